@@ -1,0 +1,32 @@
+//! What every command of kv-replay-parity shares, and nothing else: the one table of [exit codes](Exit), the
+//! [message format](MessageFormat) option, [signals](Interrupt) turned into a flag that libraries can poll, and an
+//! [output](Output) for which a closed pipe is not an error.
+//!
+//! A command is then a page: parse, build one library value, call it, print, and map the outcome to an [`Exit`].
+//!
+//! ```
+//! use command_line::{Exit, Output};
+//! use std::io::Write;
+//!
+//! fn command() -> Exit {
+//!     let mut out = Output::stdout();
+//!     match writeln!(out, "digest 3892ae19") {
+//!         Ok(()) => Exit::Ok,
+//!         Err(_) => Exit::TargetFailed,
+//!     }
+//! }
+//!
+//! assert_eq!(command_line::guard("example", command).code(), 0);
+//! ```
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+
+mod exit;
+mod interrupt;
+mod message;
+mod output;
+
+pub use exit::{Exit, guard};
+pub use interrupt::Interrupt;
+pub use message::{MessageFormat, describe_error};
+pub use output::Output;
