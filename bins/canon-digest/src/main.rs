@@ -1,0 +1,3 @@
+//! The `canon-digest` command.
+
+fn main() {}

@@ -1,0 +1,42 @@
+//! One JSON value, one byte string.
+//!
+//! [`canonicalize`] writes the canonical form of a document, [`digest`] gives its SHA-256, [`diff`] says how two
+//! documents differ, and [`Rules`] say which of the two [forms](Form) is meant, what is left out and which arrays have
+//! no order. [`Reader`] is the strict event reader underneath, for anyone who must not lose a digit.
+//!
+//! ```
+//! use canonical_json::{Exclusion, Rules, Sha256, digest};
+//!
+//! let rules = Rules {
+//!     exclusions: vec![Exclusion { pattern: "/wall_time_ms".parse()?, required: false }],
+//!     ..Rules::default()
+//! };
+//! let report = br#"{ "wall_time_ms": 5161.294336, "completed": 5000 }"#;
+//! let digested = digest(report, &rules)?;
+//! assert_eq!(digested.sha256, Sha256::of(br#"{"completed":5000}"#));
+//! assert_eq!(digested.excluded_present.len(), 1);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+
+mod canonical;
+mod diff;
+mod error;
+mod number;
+mod pointer;
+mod read;
+mod rules;
+mod sha256;
+mod text;
+mod tree;
+mod write;
+
+pub use canonical::{Applied, Digested, canonicalize, digest};
+pub use diff::{Diff, DiffGroup, DiffLimits, Difference, diff};
+pub use error::CanonicalError;
+pub use pointer::{ParsePointerError, Pattern, Pointer, escape_token};
+pub use read::{Event, Limits, ReadError, ReadErrorKind, Reader};
+pub use rules::{Exclusion, Form, Rules, Unordered};
+pub use sha256::{ParseSha256Error, Sha256};
+pub use text::{Number, Text};

@@ -1,0 +1,89 @@
+//! The canonical text of single strings and numbers.
+
+use crate::number::push_ecmascript;
+use crate::text::{Number, Text};
+use crate::{Form, ReadErrorKind};
+
+/// Appends a string with its quotes, escaped as little as RFC 8259 allows.
+pub(crate) fn push_string(out: &mut Vec<u8>, text: Text<'_>) {
+    out.push(b'"');
+    if text.is_escaped() {
+        let mut utf8 = [0; 4];
+        text.chars().for_each(|c| push_escaped(out, c.encode_utf8(&mut utf8)));
+    } else {
+        // Without escapes there is nothing to change: what must be escaped cannot stand unescaped.
+        out.extend_from_slice(text.raw().as_bytes());
+    }
+    out.push(b'"');
+}
+
+/// Appends the inside of a string that is not JSON yet.
+pub(crate) fn push_escaped(out: &mut Vec<u8>, text: &str) {
+    for byte in text.bytes() {
+        let short = match byte {
+            b'"' | b'\\' => byte,
+            0x08 => b'b',
+            b'\t' => b't',
+            b'\n' => b'n',
+            0x0C => b'f',
+            b'\r' => b'r',
+            0x00..0x20 => {
+                out.extend_from_slice(if byte < 0x10 { b"\\u000" } else { b"\\u001" });
+                out.push(b"0123456789abcdef"[usize::from(byte & 15)]);
+                continue;
+            }
+            _ => {
+                out.push(byte);
+                continue;
+            }
+        };
+        out.extend_from_slice(&[b'\\', short]);
+    }
+}
+
+/// Appends a number in the given form.
+pub(crate) fn push_number(out: &mut Vec<u8>, number: Number<'_>, form: Form) -> Result<(), ReadErrorKind> {
+    match form {
+        Form::Lexical => out.extend_from_slice(number.text().as_bytes()),
+        Form::Jcs => push_ecmascript(out, number.as_f64().ok_or(ReadErrorKind::NumberTooLarge)?),
+    }
+    Ok(())
+}
+
+/// The first code point of a string that I-JSON forbids (RFC 7493, section 2.1).
+///
+/// Surrogates cannot be in a checked text; what remains are the noncharacters.
+pub(crate) fn noncharacter(text: Text<'_>) -> Option<u32> {
+    if !text.is_escaped() && text.raw().is_ascii() {
+        return None;
+    }
+    let is_noncharacter = |c: &u32| (0xFDD0..0xFDF0).contains(c) || c & 0xFFFE == 0xFFFE;
+    text.chars().map(u32::from).find(is_noncharacter)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expected: &str) {
+        let mut out = Vec::new();
+        push_escaped(&mut out, text);
+        assert_eq!(String::from_utf8(out).as_deref(), Ok(expected));
+    }
+
+    #[test]
+    fn escapes_are_short_and_lower_case() {
+        check("\0\u{1}\u{8}\t\n\u{b}\u{c}\r\u{e}\u{1f}", r"\u0000\u0001\b\t\n\u000b\f\r\u000e\u001f");
+        check("\"\\/\u{7f}é\u{2028}😀", "\\\"\\\\/\u{7f}é\u{2028}😀");
+    }
+
+    #[test]
+    fn noncharacters_are_found() {
+        for (text, expected) in
+            [("a\u{fdd0}", Some(0xFDD0)), ("\u{1ffff}", Some(0x1_FFFF)), ("\u{fffd}é", None)]
+        {
+            assert_eq!(noncharacter(Text::new(text, false)), expected);
+        }
+        assert_eq!(noncharacter(Text::new(r"\uffff", true)), Some(0xFFFF));
+    }
+}
