@@ -5,7 +5,8 @@ use std::fmt::Write;
 /// Appends the text of a finite double as `Number.prototype.toString` gives it.
 ///
 /// The digits are the shortest that read back as the same double, and of those the nearest, which is what the
-/// standard library prints in exponent form; only their layout differs.
+/// standard library prints in exponent form; only their layout differs, and what happens when the double lies exactly
+/// between two such digit strings: ECMAScript takes the even one, the standard library the greater one.
 pub(crate) fn push_ecmascript(out: &mut Vec<u8>, value: f64) {
     if value == 0.0 {
         // Negative zero prints without its sign.
@@ -13,6 +14,7 @@ pub(crate) fn push_ecmascript(out: &mut Vec<u8>, value: f64) {
     }
     let mut scientific = Stack::default();
     write!(scientific, "{:e}", value.abs()).expect("a double has at most 17 digits");
+    scientific.break_tie(value.abs());
     let (digits, point) = scientific.digits_and_point();
     if value < 0.0 {
         out.push(b'-');
@@ -52,6 +54,15 @@ fn lay_out(out: &mut Vec<u8>, digits: &[u8], point: i32) {
     }
 }
 
+/// Whether a double is exactly half a unit of the last digit above these digits.
+fn is_between(value: f64, digits: &str) -> bool {
+    // No double has more than 767 significant digits.
+    let exact = format!("{value:.767e}");
+    let exact = exact.split('e').next().unwrap_or_default().chars().filter(|c| *c != '.');
+    let below = digits.chars().filter(|c| *c != '.').chain(['5']).chain(std::iter::repeat('0'));
+    exact.zip(below).all(|(exact, below)| exact == below)
+}
+
 /// The exponent form of a double, on the stack.
 #[derive(Default)]
 struct Stack {
@@ -60,6 +71,24 @@ struct Stack {
 }
 
 impl Stack {
+    fn text(&self) -> &str {
+        std::str::from_utf8(&self.bytes[..self.length]).expect("only text was written")
+    }
+
+    /// Takes the digit below an odd last digit if `value` lies exactly between the two.
+    fn break_tie(&mut self, value: f64) {
+        let e = self.text().find('e').expect("exponent form");
+        let last = self.bytes[e - 1];
+        if last & 1 == 0 {
+            return;
+        }
+        self.bytes[e - 1] = last - 1;
+        let is_tie = self.text().parse() == Ok(value) && is_between(value, &self.text()[..e]);
+        if !is_tie {
+            self.bytes[e - 1] = last;
+        }
+    }
+
     /// Turns `d.ddde±x` into the digits alone and the place of the point among them.
     fn digits_and_point(&mut self) -> (&[u8], i32) {
         let text = &mut self.bytes[..self.length];

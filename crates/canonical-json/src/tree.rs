@@ -79,11 +79,13 @@ impl<'a> Tree<'a> {
     /// The children of a container: keys of an object, elements of an array.
     fn children(&self, container: usize) -> impl Iterator<Item = usize> {
         let end = self.nodes[container].end;
-        std::iter::successors(Some(container + 1), move |child| match self.nodes[*child].kind {
-            Kind::Key(_) => Some(self.nodes[*child + 1].end),
-            _ => Some(self.nodes[*child].end),
+        let mut next = container + 1;
+        std::iter::from_fn(move || {
+            let child = (next < end).then_some(next)?;
+            let value = if let Kind::Key(_) = self.nodes[child].kind { child + 1 } else { child };
+            next = self.nodes[value].end;
+            Some(child)
         })
-        .take_while(move |child| *child < end)
     }
 
     fn member(&self, object: usize, token: &str) -> Option<usize> {
