@@ -1,0 +1,141 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::sample::Pair;
+use crate::schedule::{Arm, Schedule};
+
+/// A gate for few pairs whose permutations are cheap.
+fn gate(pairs: u32) -> Gate {
+    let diagnostics = DiagnosticsDefinition { rows: 1, permutations: 999, lags: 3, ..Default::default() };
+    let readers = ReaderDefinition { bootstrap_resamples: 200, ..Default::default() };
+    Gate { pairs, diagnostics, readers, ..Gate::default() }
+}
+
+fn sample(ratios: &[f64]) -> PairedSample {
+    let schedule = Schedule::generate(1, u32::try_from(ratios.len()).unwrap(), 0);
+    let pair = |(index, (&ratio, &first)): (usize, (&f64, &Arm))| Pair {
+        pair: u32::try_from(index).unwrap(),
+        first: Some(first),
+        baseline: 100.0,
+        candidate: 100.0 * ratio,
+    };
+    PairedSample::new("ms", ratios.iter().zip(&schedule.first).enumerate().map(pair).collect()).unwrap()
+}
+
+/// `count` ratios around `centre`, at most `spread` away, in an order without pattern.
+fn scattered(count: u32, centre: f64, spread: f64) -> Vec<f64> {
+    let mut stream = crate::random::Stream::new("scatter", u64::from(count));
+    (0..count).map(|_| centre + spread * (f64::from(stream.below(2_001)) / 1_000.0 - 1.0)).collect()
+}
+
+fn word(verdict: &Verdict) -> &'static str {
+    match verdict {
+        Verdict::Pass => "pass",
+        Verdict::Fail => "fail",
+        Verdict::Inconclusive { .. } => "inconclusive",
+    }
+}
+
+#[test]
+fn the_limit_decides() {
+    let check = |centre: f64, expected: &str| {
+        let judged = gate(60).judge(&sample(&scattered(60, centre, 0.02))).unwrap();
+        assert_eq!(word(&judged.verdict), expected, "{centre}: {:?}", judged.verdict);
+        assert_eq!(judged.method, Method::OrderStatistics);
+        let estimate = judged.deciding();
+        assert_eq!(
+            (estimate.lower.unwrap().rank, estimate.upper.unwrap().rank, estimate.count),
+            (24, 37, 60)
+        );
+    };
+    check(1.0, "pass");
+    check(1.02, "pass");
+    check(1.05, "inconclusive");
+    check(1.09, "fail");
+}
+
+#[test]
+fn an_upper_bound_at_the_limit_passes_and_a_lower_bound_at_it_does_not_fail() {
+    let exactly = sample(&[1.05; 60]);
+    assert_eq!(gate(60).judge(&exactly).unwrap().verdict, Verdict::Pass);
+}
+
+#[test]
+fn another_number_of_pairs_is_another_experiment() {
+    let more = sample(&scattered(61, 1.0, 0.02));
+    assert_eq!(gate(60).judge(&more), Err(GateError::Count { declared: 60, found: 61 }));
+}
+
+#[test]
+fn a_breach_is_inconclusive_or_dependence_aware_but_never_decided_by_order_statistics() {
+    let mut drifting = scattered(60, 0.9, 0.02);
+    drifting.iter_mut().enumerate().for_each(|(index, ratio)| *ratio += index as f64 * 0.001);
+    let undeclared = gate(60).judge(&sample(&drifting)).unwrap();
+    assert_eq!(word(&undeclared.verdict), "inconclusive");
+    let declared = Gate { on_breach: OnBreach::DependenceAware, ..gate(60) };
+    assert_eq!(declared.judge(&sample(&drifting)).unwrap().method, Method::DependenceAware);
+}
+
+#[test]
+fn an_unknown_order_of_the_arms_is_a_reason() {
+    let known = sample(&scattered(60, 1.0, 0.02));
+    let unknown = known.pairs().iter().map(|pair| Pair { first: None, ..*pair }).collect();
+    let unknown = PairedSample::new("ms", unknown).unwrap();
+    let reasons = vec![Reason::ArmOrderUnknown];
+    assert_eq!(gate(60).judge(&unknown).unwrap().verdict, Verdict::Inconclusive { reasons });
+    let mut tolerant = gate(60);
+    tolerant.diagnostics.require_arm_order = false;
+    assert_eq!(tolerant.judge(&unknown).unwrap().verdict, Verdict::Pass);
+}
+
+#[test]
+fn definitions_that_cannot_decide_are_refused() {
+    let check = |gate: Gate, message: &str| assert_eq!(gate.prepare().err().unwrap().to_string(), message);
+    check(Gate { limit_ratio: 0.0, ..gate(60) }, "use 0 as the limit of a ratio");
+    check(Gate { limit_ratio: f64::NAN, ..gate(60) }, "use NaN as the limit of a ratio");
+    check(gate(4), "bound the quantile 0.5 at confidence 0.95 with 4 pairs, which are too few");
+}
+
+#[test]
+fn a_judgement_survives_a_round_trip_and_an_unknown_key_is_refused() {
+    let judged = gate(60).judge(&sample(&scattered(60, 1.05, 0.02))).unwrap();
+    let text = serde_json::to_string(&judged).unwrap();
+    assert_eq!(serde_json::from_str::<Judgement>(&text).unwrap(), judged);
+    assert!(serde_json::from_str::<Gate>(r#"{"limit_ratios": 1.1}"#).is_err());
+    assert_eq!(serde_json::from_str::<Gate>("{}").unwrap(), Gate::default());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn permuting_pairs_keeps_the_bounds(seed: u64, ratios in prop::collection::vec(0.8_f64..1.3, 30)) {
+        let mut shuffled = ratios.clone();
+        crate::random::Stream::new("test", seed).shuffle(&mut shuffled);
+        let prepared = gate(30).prepare().unwrap();
+        let (one, other) = (prepared.judge(&sample(&ratios)).unwrap(), prepared.judge(&sample(&shuffled)).unwrap());
+        prop_assert_eq!(one.order_statistics, other.order_statistics);
+    }
+
+    #[test]
+    fn swapping_arms_mirrors_the_verdict(ratios in prop::collection::vec(0.8_f64..1.3, 30), limit in 0.95_f64..1.1) {
+        let sample = sample(&ratios);
+        let judged = Gate { limit_ratio: limit, ..gate(30) }.judge(&sample).unwrap();
+        let mirrored = Gate { limit_ratio: 1.0 / limit, ..gate(30) }.judge(&sample.swapped()).unwrap();
+        let expected = match word(&judged.verdict) { "pass" => "fail", "fail" => "pass", other => other };
+        prop_assert_eq!(word(&mirrored.verdict), expected);
+        let (lower, upper) = (judged.order_statistics.lower.unwrap(), judged.order_statistics.upper.unwrap());
+        prop_assert!((mirrored.order_statistics.lower.unwrap().ratio * upper.ratio - 1.0).abs() < 1e-12);
+        prop_assert!((mirrored.order_statistics.upper.unwrap().ratio * lower.ratio - 1.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn scaling_both_arms_changes_no_bound(ratios in prop::collection::vec(0.8_f64..1.3, 30), scale in 0_i32..40) {
+        let sample = sample(&ratios);
+        let factor = 2_f64.powi(scale - 20);
+        let scale = |pair: &Pair| Pair { baseline: pair.baseline * factor, candidate: pair.candidate * factor, ..*pair };
+        let scaled = PairedSample::new("ms", sample.pairs().iter().map(scale).collect()).unwrap();
+        let prepared = gate(30).prepare().unwrap();
+        prop_assert_eq!(prepared.judge(&sample).unwrap().verdict, prepared.judge(&scaled).unwrap().verdict);
+    }
+}
