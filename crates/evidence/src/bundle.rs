@@ -8,14 +8,14 @@ use canonical_json::Rules;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::file::{FileWriter, Pending, Temporary, sync_parent};
+use crate::file::{FileWriter, Pending, Temporary, make_parents, sync_parent};
 use crate::journal::{
     JournalError, JournalProblem, JournalWriter, Record, is_absent, read_bytes, scan, unix_ms,
 };
 use crate::layout::{JOURNAL, LAYOUT_VERSION, MANIFEST, RECOVERED, SCRATCH, TEMPORARY, sync_dir, walk};
 use crate::manifest::{self, Manifest};
 use crate::storage::{Storage, StorageError};
-use crate::{Altered, BundlePath, FileRef, PathError, PayloadError, Recovery, Sha256, TornLine};
+use crate::{Altered, BundlePath, FileRef, PathError, PayloadError, Recovery, SetAside, Sha256, TornLine};
 
 /// An evidence bundle that this process writes.
 ///
@@ -119,8 +119,8 @@ pub enum WriteError {
     /// The path cannot be one inside a bundle.
     #[error(transparent)]
     Path(#[from] PathError),
-    /// The path is recorded already; evidence is not overwritten.
-    #[error("write `{0}`: it is recorded already")]
+    /// The path is recorded already, or a file is there; evidence is not overwritten.
+    #[error("write `{0}`: it is there already")]
     Exists(String),
     /// There is no such file to replace or record.
     #[error("write `{0}`: there is no such file")]
@@ -410,7 +410,10 @@ impl Bundle {
         replace: bool,
     ) -> Result<FileRef, WriteError> {
         let mut state = self.state();
-        if !replace && state.files.contains_key(path.as_str()) {
+        // Not recorded is not enough: a child process may have put a file there that nobody recorded yet.
+        let taken = state.files.contains_key(path.as_str())
+            || path.below(&self.dir).try_exists().storage("look for", path.as_str())?;
+        if taken && !replace {
             return Err(WriteError::Exists(path.to_string()));
         }
         temporary.rename(&self.dir, path.as_str())?;
@@ -624,7 +627,7 @@ impl<'a> Opening<'a> {
 
     /// First the torn bytes are safe under another name, then the journal is cut; a kill in between repeats the step.
     fn set_aside(&mut self, offset_bytes: u64, torn: &[u8]) -> Result<(), StorageError> {
-        let line = TornLine::new(offset_bytes, torn);
+        let line = TornLine::new(self.journal.records(), offset_bytes, torn);
         // The name was made by this crate out of a folder of the layout and a number.
         let path: BundlePath =
             line.kept_as.parse().map_err(io::Error::other).storage("set aside", JOURNAL)?;
@@ -637,10 +640,9 @@ impl<'a> Opening<'a> {
     }
 
     fn finish(mut self) -> Result<Bundle, OpenError> {
-        let first = self.journal.is_empty();
+        let first = self.journal.records() == 0;
         self.discard_temporaries()?;
-        self.compare_files()?;
-        let recovered = self.take_recovered();
+        let recovered = self.compare_files()?;
         let Opening { dir, journal, recorded, recovery } = self;
         let mut bundle = Bundle::new(dir, journal, recorded.files);
         if first {
@@ -652,16 +654,6 @@ impl<'a> Opening<'a> {
         }
         bundle.recovery = recovery;
         Ok(bundle)
-    }
-
-    /// The files of torn lines that no record names yet: the one of this opening, and one that an earlier opening,
-    /// killed before its record, left behind.
-    fn take_recovered(&mut self) -> Vec<String> {
-        let folder = format!("{RECOVERED}/");
-        let unrecorded = std::mem::take(&mut self.recovery.unrecorded);
-        let (recovered, others) = unrecorded.into_iter().partition(|path| path.starts_with(&folder));
-        self.recovery.unrecorded = others;
-        recovered
     }
 
     fn discard_temporaries(&mut self) -> Result<(), StorageError> {
@@ -681,23 +673,39 @@ impl<'a> Opening<'a> {
         Ok(())
     }
 
-    fn compare_files(&mut self) -> Result<(), StorageError> {
+    /// Carries out removals, sets aside what no record names, and returns what is under `recovered/` without a record:
+    /// the files of this opening, and those of one that was killed before it could record them.
+    fn compare_files(&mut self) -> Result<Vec<String>, StorageError> {
         let walk = walk(self.dir)?;
+        let mut recovered = Vec::new();
         for path in walk.files {
             if self.recorded.removed.contains_key(&path) {
                 remove_durably(&self.dir.join(&path)).storage("remove", &path)?;
                 self.recovery.finished_removals.push(path);
+            } else if path.starts_with(&format!("{RECOVERED}/")) && !self.recorded.files.contains_key(&path) {
+                recovered.push(path);
             } else if !self.recorded.files.contains_key(&path) {
-                self.recovery.unrecorded.push(path);
+                recovered.push(self.move_aside(path)?);
             }
         }
-        self.recovery.unrecorded.extend(walk.foreign);
+        self.recovery.foreign = walk.foreign;
         for path in self.recorded.files.keys() {
             if !self.dir.join(path).try_exists().storage("look for", path)? {
                 self.recovery.missing.push(path.clone());
             }
         }
-        Ok(())
+        Ok(recovered)
+    }
+
+    fn move_aside(&mut self, path: String) -> Result<String, StorageError> {
+        let aside = SetAside::new(self.journal.records(), path);
+        let (from, to) = (self.dir.join(&aside.path), self.dir.join(&aside.kept_as));
+        make_parents(self.dir, &aside.kept_as)?;
+        let moved = fs::rename(&from, &to).and_then(|()| sync_parent(&to)).and_then(|()| sync_parent(&from));
+        moved.storage("set aside", &aside.path)?;
+        let kept_as = aside.kept_as.clone();
+        self.recovery.set_aside.push(aside);
+        Ok(kept_as)
     }
 }
 

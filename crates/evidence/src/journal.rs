@@ -397,9 +397,9 @@ impl JournalWriter {
         JournalWriter { file, len, records, head, failed: false }
     }
 
-    /// Whether nothing was ever recorded.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.records == 0
+    /// How many records there are, which is the number of the next one.
+    pub(crate) fn records(&self) -> u64 {
+        self.records
     }
 
     /// Whether an earlier write left the file in an unknown state.

@@ -7,7 +7,7 @@
 //! without the program that wrote it, which files were altered, removed or added and which line of the journal broke.
 //!
 //! A process that dies leaves a bundle that [`read_journal`] can read and [`Bundle::open`] can continue. At worst the
-//! last line is torn; it is set aside as a file of its own and named in the next record.
+//! last line is torn and one file has no record yet; both are set aside and named in the next record.
 //!
 //! ```
 //! use evidence::{Bundle, read_journal, verify};
@@ -46,7 +46,7 @@
 //! | `diffs/` | focused differences between two reports |
 //! | `logs/` | standard output and standard error of child processes |
 //! | `profiles/` | profiler captures |
-//! | `recovered/` | torn journal lines that a killed writer left, byte for byte |
+//! | `recovered/N/` | what a killed writer left, set aside by the opening that journal line N records: the torn end of the journal byte for byte, files that no record names |
 //! | `.tmp/` | files being written; emptied when the bundle is opened, gone when it is sealed |
 //! | `work/` | scratch of the writer (checkouts, build trees); never part of the evidence and never verified |
 //!
@@ -107,6 +107,6 @@ pub use journal::{
 };
 pub use layout::{BundlePath, FOLDERS, PathError, SCRATCH};
 pub use manifest::{FileRef, JournalHead, Manifest, ManifestError, read_manifest};
-pub use recovery::{Recovery, TornLine};
+pub use recovery::{Recovery, SetAside, TornLine};
 pub use storage::{StorageError, StorageKind};
 pub use verify::{Altered, Verification, VerifyError, verify};

@@ -15,9 +15,12 @@ pub struct Recovery {
     pub discarded_temporaries: Vec<String>,
     /// Files whose removal was recorded but not carried out, and is now.
     pub finished_removals: Vec<String>,
-    /// Whole files that no record names: the writer died between the file and its record. The next
-    /// [`write_file`](crate::Bundle::write_file) of the path replaces it; until then [`verify`](crate::verify) lists it as added.
-    pub unrecorded: Vec<String>,
+    /// Whole files that no record names, because the writer died between the file and its record, or while a child
+    /// process was writing a log. They are kept under `recovered/`, and their old paths are free again.
+    pub set_aside: Vec<SetAside>,
+    /// Links, folders outside the layout and other things that no bundle has; they are left where they are, and
+    /// [`verify`](crate::verify) lists them as added.
+    pub foreign: Vec<String>,
     /// Files that a record names and that are not there.
     pub missing: Vec<String>,
 }
@@ -27,6 +30,25 @@ impl Recovery {
     #[must_use]
     pub fn is_clean(&self) -> bool {
         *self == Recovery::default()
+    }
+}
+
+/// A file that was set aside.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct SetAside {
+    /// Where it was.
+    pub path: String,
+    /// Where it is.
+    pub kept_as: String,
+}
+
+impl SetAside {
+    /// `seq` is the number of the record that will say so; it keeps the files of two openings apart.
+    pub(crate) fn new(seq: u64, path: String) -> Self {
+        let kept_as = format!("{}/{seq}/{path}", crate::layout::RECOVERED);
+        SetAside { path, kept_as }
     }
 }
 
@@ -46,10 +68,10 @@ pub struct TornLine {
 }
 
 impl TornLine {
-    pub(crate) fn new(offset_bytes: u64, torn: &[u8]) -> Self {
-        // Two writers may die at the same place one after the other; the digest keeps their lines apart.
+    pub(crate) fn new(seq: u64, offset_bytes: u64, torn: &[u8]) -> Self {
+        // A writer may die in the very record that says so; the digest keeps the two lines apart.
         let sha256 = Sha256::of(torn);
-        let kept_as = format!("{}/journal-at-{offset_bytes}-{:.12}.torn", crate::layout::RECOVERED, sha256);
+        let kept_as = format!("{}/{seq}/journal-{sha256:.12}.torn", crate::layout::RECOVERED);
         TornLine { offset_bytes, bytes: torn.len() as u64, sha256, kept_as }
     }
 }

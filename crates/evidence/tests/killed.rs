@@ -109,21 +109,21 @@ fn a_writer_killed_at_any_moment_loses_nothing_it_promised() {
     let mut seed: u64 = std::process::id().into();
     for _ in 0..40 {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        // Some die while they start or open the bundle, some after a few promises.
         let mut child = start_writer(&dir);
-        std::thread::sleep(Duration::from_micros(2_000 + (seed >> 33) % 120_000));
+        let mut promises = BufReader::new(child.stdout.take().unwrap()).lines();
+        let heard = promises.by_ref().take(usize::try_from((seed >> 60) % 8).unwrap());
+        heard.for_each(|line| promised.hear(&line.unwrap()));
+        std::thread::sleep(Duration::from_micros((seed >> 33) % 25_000));
         child.kill().unwrap();
         child.wait().unwrap();
-        let promises = BufReader::new(child.stdout.take().unwrap());
-        promises.lines().map_while(Result::ok).for_each(|line| promised.hear(&line));
+        promises.map_while(Result::ok).for_each(|line| promised.hear(&line));
         if dir.join("journal.jsonl").exists() {
             promised.check(&dir);
         }
     }
-    assert!(promised.records.len() > 40, "the writers hardly ran: {}", promised.records.len());
+    assert!(promised.records.len() > 20, "the writers hardly ran: {}", promised.records.len());
     let bundle = Bundle::open(&dir).unwrap();
-    for path in bundle.recovery().unrecorded.clone() {
-        bundle.record_file(&path).unwrap();
-    }
     let manifest = bundle.seal().unwrap();
     let verification = verify(&dir).unwrap();
     assert!(verification.is_intact(), "{verification:?}");

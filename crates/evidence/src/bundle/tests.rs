@@ -167,6 +167,8 @@ fn files_from_elsewhere_are_adopted_and_those_in_place_recorded() {
     std::os::unix::fs::symlink("/etc/hostname", fixture.dir().join("logs/link")).unwrap();
     assert!(matches!(bundle.record_file("logs/link"), Err(WriteError::NotAFile(_))));
     assert!(matches!(bundle.adopt_file("logs/x", &fixture.dir()), Err(WriteError::NotAFile(_))));
+    fs::write(fixture.dir().join("logs/child"), "unrecorded").unwrap();
+    assert!(matches!(bundle.write_file("logs/child", b""), Err(WriteError::Exists(_))));
     assert!(matches!(bundle.write_file("../escape", b""), Err(WriteError::Path(_))));
     assert!(matches!(bundle.stream("/etc/passwd"), Err(WriteError::Path(_))));
     assert!(matches!(bundle.remove_file("..", "no"), Err(RemoveError::Path(_))));
@@ -320,7 +322,9 @@ fn a_torn_line_is_set_aside_byte_for_byte() {
         assert_eq!(fs::read(fixture.dir().join(&torn.kept_as)).unwrap(), &whole[last..cut]);
         assert_eq!(bundle.file(&torn.kept_as).unwrap().sha256, torn.sha256);
         // The record of pin.json was the torn one.
-        assert_eq!(bundle.recovery().unrecorded, ["records/pin.json"]);
+        let aside = bundle.recovery().set_aside.clone();
+        assert_eq!(aside.iter().map(|aside| aside.path.as_str()).collect::<Vec<_>>(), ["records/pin.json"]);
+        assert_eq!(fs::read(fixture.dir().join(&aside[0].kept_as)).unwrap(), b"{}");
         bundle.write_file("records/pin.json", b"{}").unwrap();
         let _ = bundle.seal().unwrap();
         assert!(fixture.verify().is_intact());
@@ -366,16 +370,18 @@ fn what_a_kill_leaves_between_two_steps_is_put_right() {
     fs::write(fixture.dir().join("records/row.json"), "row").unwrap();
     fs::write(fixture.dir().join(TEMPORARY).join("7-half"), "half").unwrap();
     fs::create_dir(fixture.dir().join(RECOVERED)).unwrap();
-    fs::write(fixture.dir().join(RECOVERED).join("journal-at-9.torn"), "torn").unwrap();
+    fs::write(fixture.dir().join(RECOVERED).join("journal.torn"), "torn").unwrap();
     fs::remove_file(fixture.dir().join("campaign.toml")).unwrap();
 
     let bundle = Bundle::open(fixture.dir()).unwrap();
     let recovery = bundle.recovery().clone();
     assert_eq!(recovery.finished_removals, ["records/gone.json"]);
-    assert_eq!(recovery.unrecorded, ["records/row.json"]);
+    let aside = SetAside::new(6, "records/row.json".to_owned());
+    assert_eq!(recovery.set_aside, std::slice::from_ref(&aside));
+    assert_eq!(bundle.file(&aside.kept_as).unwrap().sha256, Sha256::of(b"row"));
     assert_eq!(recovery.discarded_temporaries, ["7-half"]);
     assert_eq!(recovery.missing, ["campaign.toml"]);
-    assert!(bundle.file("recovered/journal-at-9.torn").is_some());
+    assert!(bundle.file("recovered/journal.torn").is_some());
     let records = read_journal(&fixture.dir()).unwrap().records;
     let opened = records.iter().rfind(|record| record.kind == OPENED).unwrap();
     assert_eq!(opened.payload::<Recovery>().unwrap(), recovery);
