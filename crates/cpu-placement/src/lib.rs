@@ -38,9 +38,9 @@ pub use crate::{
     finished::{Affinity, Finished, MemoryPlacement, Outcome},
     host::HostRecord,
     lock::{Holder, LockError, NodeLock},
-    plan::{Plan, PlanError, PlanRequest, PlannedSet, SetRequest, Siblings},
+    plan::{Housekeeping, Plan, PlanError, PlanRequest, PlannedSet, SetRequest, Siblings},
     run::{DEFAULT_GRACE, Input, MemoryBinding, Output, Run, Running},
     set::{CpuSet, MAX_INDEX, NodeSet, ParseSetError},
-    topology::{Cache, Core, CpuKind, Node, Source, Topology, TopologyError},
+    topology::{Cache, Core, CpuKind, Node, Package, Source, Topology, TopologyError},
     violation::{Violation, ViolationKind},
 };

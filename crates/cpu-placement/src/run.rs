@@ -364,7 +364,7 @@ fn stdio(file: Option<File>, output: &Output) -> Stdio {
 /// (the kernel lets a process widen it up to the cgroup's set), so the main thread's mask is not asked.
 fn cpus_this_process_may_use() -> io::Result<CpuSet> {
     let online = procfs::text("/sys/devices/system/cpu/online").and_then(|text| text.parse().ok());
-    let cpuset = crate::topology::cgroup_cpus();
+    let cpuset = crate::topology::cgroup::cpus_under(Path::new("/"));
     match (online, cpuset) {
         (Some(online), Some(cpuset)) => Ok(CpuSet::intersection(&online, &cpuset)),
         (Some(set), None) | (None, Some(set)) => Ok(set),

@@ -123,7 +123,8 @@ impl Bits {
         Ok(bits)
     }
 
-    /// Groups of 32 bits, the highest first, separated by commas: the kernel's form, and hwloc's with `0x`.
+    /// Groups of 32 bits, the highest first, separated by commas: the kernel's form, and hwloc's with `0x`, in which
+    /// a group of zeroes is left empty.
     fn parse_mask(whole: &str) -> Result<Self, ParseSetError> {
         if whole.contains("...") {
             return Err(ParseSetError::Infinite { whole: whole.to_owned() });
@@ -186,6 +187,9 @@ fn parse_index(text: &str, whole: &str) -> Result<u32, ParseSetError> {
 }
 
 fn parse_group(group: &str, whole: &str) -> Result<u32, ParseSetError> {
+    if group.is_empty() && whole.contains("0x") {
+        return Ok(0);
+    }
     let digits = group.strip_prefix("0x").unwrap_or(group);
     let well_formed = (1..=8).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
     let parsed = well_formed.then(|| u32::from_str_radix(digits, 16).ok()).flatten();

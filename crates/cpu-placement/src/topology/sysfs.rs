@@ -1,51 +1,43 @@
 //! The topology as the kernel shows it under `/sys`.
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use crate::procfs;
 use crate::set::{CpuSet, NodeSet};
-use crate::topology::{Cache, Core, CpuKind, Node, Source, Topology, cgroup};
-
-/// Why no topology could be read.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum TopologyError {
-    /// Not even the set of online CPUs is readable.
-    #[error("read the online CPUs from {}", path.display())]
-    Online {
-        /// The file.
-        path: PathBuf,
-    },
-}
+use crate::topology::{Cache, CpuKind, Node, Package, Parts, Source, Topology, TopologyError, cgroup};
 
 /// Reads the machine below `root`, which is `/` except in tests.
 pub(super) fn read(root: &Path) -> Result<Topology, TopologyError> {
-    let cpu_dir = root.join("sys/devices/system/cpu");
-    let path = cpu_dir.join("online");
+    let dir = root.join("sys/devices/system/cpu");
+    let path = dir.join("online");
     let online: CpuSet = set_file(&path).ok_or(TopologyError::Online { path })?;
-    let caches = caches(&cpu_dir, &online);
-    let nodes = nodes(root, &online);
-    let kinds = kinds(root, &online);
-    let cores = cores(&cpu_dir, &online, &nodes, &caches, &kinds);
-    let isolated = set_file(&cpu_dir.join("isolated")).unwrap_or_default();
-    let allowed = allowed(root, &online, &isolated);
-    let present: CpuSet = set_file(&cpu_dir.join("present")).unwrap_or_else(|| online.clone());
+    let isolated = set_file(&dir.join("isolated")).unwrap_or_default();
+    let present: CpuSet = set_file(&dir.join("present")).unwrap_or_else(|| online.clone());
+    let parts = Parts {
+        packages: packages(&dir, &online),
+        nodes: nodes(root),
+        caches: caches(&dir, &online),
+        cores: cores(&dir, &online),
+        kinds: kinds(root, &online),
+    };
+    let parts = parts.normalise(&online);
+    let all_nodes = || parts.nodes.iter().map(|node| node.index).collect();
     Ok(Topology {
         source: Source::Sysfs,
         notes: Vec::new(),
         offline: present.difference(&online),
-        nohz_full: set_file(&cpu_dir.join("nohz_full")).unwrap_or_default(),
-        allowed_nodes: cgroup::nodes_under(root)
-            .unwrap_or_else(|| nodes.iter().map(|node| node.index).collect()),
+        nohz_full: set_file(&dir.join("nohz_full")).unwrap_or_default(),
+        allowed_nodes: cgroup::nodes_under(root).unwrap_or_else(all_nodes),
         quota_millicpus: cgroup::quota_under(root),
-        cores,
-        nodes,
-        caches,
-        kinds,
-        online,
-        allowed,
+        allowed: allowed(root, &online, &isolated),
+        cores: parts.related_cores(),
+        packages: parts.packages,
+        nodes: parts.nodes,
+        caches: parts.caches,
+        kinds: parts.kinds,
         isolated,
+        online,
     })
 }
 
@@ -68,51 +60,53 @@ fn allowed(root: &Path, online: &CpuSet, isolated: &CpuSet) -> CpuSet {
     if narrowed { usable.intersection(&affinity) } else { usable }
 }
 
-fn cores(dir: &Path, online: &CpuSet, nodes: &[Node], caches: &[Cache], kinds: &[CpuKind]) -> Vec<Core> {
-    let mut seen = CpuSet::new();
-    let mut cores = Vec::new();
+fn packages(dir: &Path, online: &CpuSet) -> Vec<Package> {
+    let mut found: BTreeMap<u32, CpuSet> = BTreeMap::new();
     for cpu in online.iter() {
-        if seen.contains(cpu) {
-            continue;
-        }
+        let index = number_file(&dir.join(format!("cpu{cpu}/topology/physical_package_id"))).unwrap_or(0);
+        found.entry(index).or_default().insert(cpu);
+    }
+    found.into_iter().map(|(index, cpus)| Package { index, cpus }).collect()
+}
+
+fn cores(dir: &Path, online: &CpuSet) -> Vec<CpuSet> {
+    let mut left = online.clone();
+    let mut cores = Vec::new();
+    while let Some(cpu) = left.first() {
         let topology = dir.join(format!("cpu{cpu}/topology"));
-        let siblings =
-            ["core_cpus_list", "thread_siblings_list"].iter().find_map(|name| set_file(&topology.join(name)));
-        let mut cpus = siblings.unwrap_or_default().intersection(online);
+        // The first name is of kernels since 5.3.
+        let names = ["core_cpus_list", "thread_siblings_list"];
+        let mut cpus = names.iter().find_map(|name| set_file(&topology.join(name))).unwrap_or_default();
         cpus.insert(cpu);
-        seen = seen.union(&cpus);
-        cores.push(Core {
-            package: number_file(&topology.join("physical_package_id")).unwrap_or(0),
-            node: nodes.iter().find(|node| node.cpus.contains(cpu)).map(|node| node.index),
-            kind: kinds.iter().position(|kind| kind.cpus.contains(cpu)).unwrap_or(0),
-            last_level_cache: last_level(caches, cpu),
-            cpus,
-        });
+        left = left.difference(&cpus);
+        cores.push(cpus);
     }
     cores
 }
 
-/// The outermost cache of a CPU, if it is beyond the core's own (level 3 and up, or a level 2 that is shared).
-pub(super) fn last_level(caches: &[Cache], cpu: u32) -> Option<usize> {
-    let of_cpu = caches.iter().enumerate().filter(|(_, cache)| cache.cpus.contains(cpu));
-    of_cpu.max_by_key(|(_, cache)| cache.level).map(|(index, _)| index)
-}
-
 fn caches(dir: &Path, online: &CpuSet) -> Vec<Cache> {
-    let mut found: BTreeMap<(u32, Option<u32>, String), Cache> = BTreeMap::new();
+    let mut seen = BTreeSet::new();
+    let mut found = Vec::new();
     for cpu in online.iter() {
-        for index in 0.. {
-            let dir = dir.join(format!("cpu{cpu}/cache/index{index}"));
-            let Some(level) = number_file(&dir.join("level")) else { break };
-            if procfs::text(dir.join("type")).as_deref() == Some("Instruction") {
-                continue;
+        let indices = (0..).map(|index| dir.join(format!("cpu{cpu}/cache/index{index}")));
+        for cache in indices.map_while(|dir| cache(&dir)).flatten() {
+            if seen.insert((cache.level, cache.cpus.to_string())) {
+                found.push(cache);
             }
-            let cpus = set_file(&dir.join("shared_cpu_list")).unwrap_or_default().intersection(online);
-            let size_bytes = procfs::text(dir.join("size")).and_then(|text| parse_size(&text));
-            found.entry((level, cpus.first(), cpus.to_string())).or_insert(Cache { level, size_bytes, cpus });
         }
     }
-    found.into_values().collect()
+    found
+}
+
+/// The cache of one directory; the outer option says whether there is one, the inner whether it holds data.
+fn cache(dir: &Path) -> Option<Option<Cache>> {
+    let level = number_file(&dir.join("level"))?;
+    if procfs::text(dir.join("type")).as_deref() == Some("Instruction") {
+        return Some(None);
+    }
+    let cpus = set_file(&dir.join("shared_cpu_list")).unwrap_or_default();
+    let size_bytes = procfs::text(dir.join("size")).and_then(|text| parse_size(&text));
+    Some(Some(Cache { level, cpus, size_bytes }))
 }
 
 /// A size such as `48K` or `32M`.
@@ -124,20 +118,22 @@ fn parse_size(text: &str) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(unit)
 }
 
-fn nodes(root: &Path, online: &CpuSet) -> Vec<Node> {
+fn nodes(root: &Path) -> Vec<Node> {
     let dir = root.join("sys/devices/system/node");
-    let indices: NodeSet =
-        procfs::text(dir.join("online")).and_then(|text| text.parse().ok()).unwrap_or_default();
-    indices.iter().map(|index| node(&dir, index, online)).collect()
+    let indices = procfs::text(dir.join("online")).and_then(|text| text.parse::<NodeSet>().ok());
+    indices.unwrap_or_default().iter().map(|index| node(&dir, index)).collect()
 }
 
-fn node(dir: &Path, index: u32, online: &CpuSet) -> Node {
+fn node(dir: &Path, index: u32) -> Node {
     let dir = dir.join(format!("node{index}"));
-    let cpus = set_file(&dir.join("cpulist")).unwrap_or_default().intersection(online);
     let meminfo = procfs::text(dir.join("meminfo")).unwrap_or_default();
     let total = meminfo.lines().find_map(|line| line.split_once("MemTotal:"));
     let kib = total.and_then(|(_, value)| value.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
-    Node { index, cpus, memory_bytes: kib.and_then(|kib| kib.checked_mul(1024)) }
+    Node {
+        index,
+        cpus: set_file(&dir.join("cpulist")).unwrap_or_default(),
+        memory_bytes: kib.and_then(|kib| kib.checked_mul(1024)),
+    }
 }
 
 /// The kernel names the two kinds of Intel hybrids, and gives each Arm CPU a capacity.
