@@ -116,7 +116,8 @@ pub(crate) fn resolution(point: f64, lower: f64, upper: f64, limit: f64, count: 
     let distance = (limit / point).ln();
     // The bound on the side of the limit is the one that decides.
     let reach = if distance > 0.0 { (upper / point).ln() } else { (point / lower).ln() };
-    let pairs = (count as f64 * (reach / distance).powi(2)).ceil();
+    // A whole number of pairs stays one although its logarithms were rounded.
+    let pairs = (count as f64 * (reach / distance).powi(2) - 1e-6).ceil();
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
