@@ -1,0 +1,54 @@
+//! The four frozen rows of the demonstration.
+
+use crate::definition::{Engine, PressureBand, Row, Topology, TransferTiming};
+
+/// Found by replaying the demonstration trace on the baseline over a range of capacities: the middle of a range that stays inside
+/// the band, with no request under pressure twice.
+pub(super) fn rows() -> Vec<Row> {
+    let vllm = |name, topology, num_gpu_blocks, max_num_seqs| Row {
+        block_size: 64,
+        max_num_seqs,
+        max_num_batched_tokens: 8_192,
+        kv_bytes_per_token: of_handoff(topology, 1),
+        ..row(name, Engine::Vllm, topology, num_gpu_blocks)
+    };
+    let sglang = |name, topology, num_gpu_blocks| Row {
+        block_size: 512,
+        max_num_seqs: 256,
+        max_num_batched_tokens: 32_768,
+        kv_bytes_per_token: of_handoff(topology, 262_144),
+        ..row(name, Engine::Sglang, topology, num_gpu_blocks)
+    };
+    vec![
+        vllm("vllm-aggregated", Topology::Aggregated, 2_100, 16),
+        vllm("vllm-disaggregated", Topology::Disaggregated, 5_000, 32),
+        sglang("sglang-aggregated", Topology::Aggregated, 260),
+        sglang("sglang-disaggregated", Topology::Disaggregated, 140),
+    ]
+}
+
+/// What the two engines have in common: four workers, or two and two with the larger pressure band of throttled rows.
+fn row(name: &str, engine: Engine, topology: Topology, num_gpu_blocks: u64) -> Row {
+    let disaggregated = topology == Topology::Disaggregated;
+    Row {
+        name: name.to_owned(),
+        engine,
+        topology,
+        workers: (!disaggregated).then_some(4),
+        prefill_workers: of_handoff(topology, 2),
+        decode_workers: of_handoff(topology, 2),
+        block_size: 0,
+        num_gpu_blocks,
+        max_num_seqs: 0,
+        max_num_batched_tokens: 0,
+        kv_bytes_per_token: None,
+        kv_transfer_bandwidth_gb_per_s: disaggregated.then_some(100.0),
+        kv_transfer_timing: disaggregated.then_some(TransferTiming::FullPrompt),
+        router_queue_threshold: None,
+        pressure: if disaggregated { PressureBand { min: 10, max: 20 } } else { PressureBand { min: 1, max: 3 } },
+    }
+}
+
+fn of_handoff(topology: Topology, value: u64) -> Option<u64> {
+    (topology == Topology::Disaggregated).then_some(value)
+}
