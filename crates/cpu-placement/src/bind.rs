@@ -4,16 +4,18 @@
 //! Everything is behind safe functions that take and return owned values; what makes each block sound is written
 //! beside it.
 
-use std::ffi::{c_int, c_long, c_ulong};
+use std::ffi::{CString, OsStr, c_char, c_int, c_long, c_ulong, c_void};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 /// What a child does to itself before exec.
 #[derive(Debug, Default)]
 pub(crate) struct ChildSetup {
-    /// Affinity mask, lowest word first; empty leaves the inherited one.
+    /// Affinity mask, lowest word first; empty leaves the inherited one. When the kernel then gives another one
+    /// back, because a cgroup took CPUs away meanwhile, the start stops.
     pub(crate) cpu_words: Vec<u64>,
     /// Node mask for `MPOL_BIND`, lowest word first; empty leaves the inherited policy.
     pub(crate) node_words: Vec<u64>,
@@ -85,15 +87,65 @@ fn decode_frame(frame: &[u8; FRAME_BYTES]) -> ChildReport {
     }
 }
 
-/// Makes `command` set itself up in the child as `setup` says. The report is written before exec.
-pub(crate) fn prepare(command: &mut Command, setup: ChildSetup) -> io::Result<ReportPipe> {
+/// What `execve` takes: strings, and the arrays of pointers to them.
+///
+/// The standard library calls `execvp`, which gives a file that is no program to `/bin/sh`; a damaged artifact would
+/// then be run as a script.
+#[derive(Debug)]
+pub(crate) struct Image {
+    path: CString,
+    /// Owns what `argv` and `envp` point to.
+    _strings: Vec<CString>,
+    argv: Vec<*const c_char>,
+    envp: Vec<*const c_char>,
+}
+
+// SAFETY: the pointers are to the heap memory of `_strings`, which lives as long, moves with nothing and is never
+// changed; nobody writes through them.
+unsafe impl Send for Image {}
+// SAFETY: as above; shared access only reads.
+unsafe impl Sync for Image {}
+
+impl Image {
+    /// The program at `path` with its arguments, the first of which is its name, and its variables `NAME=value`.
+    pub(crate) fn new<'a>(
+        path: &OsStr,
+        arguments: impl Iterator<Item = &'a OsStr>,
+        variables: impl Iterator<Item = Vec<u8>>,
+    ) -> Result<Self, std::ffi::NulError> {
+        let arguments = arguments.map(|text| CString::new(text.as_bytes())).collect::<Result<Vec<_>, _>>()?;
+        let variables = variables.map(CString::new).collect::<Result<Vec<_>, _>>()?;
+        let pointers = |strings: &[CString]| -> Vec<*const c_char> {
+            strings.iter().map(|text| text.as_ptr()).chain([std::ptr::null()]).collect()
+        };
+        Ok(Self {
+            path: CString::new(path.as_bytes())?,
+            argv: pointers(&arguments),
+            envp: pointers(&variables),
+            _strings: arguments.into_iter().chain(variables).collect(),
+        })
+    }
+
+    /// Becomes the program; returns only when that fails.
+    fn exec(&self) -> io::Error {
+        // SAFETY: the path and both arrays are terminated, and what they point to is owned by `self`.
+        unsafe { libc::execve(self.path.as_ptr(), self.argv.as_ptr(), self.envp.as_ptr()) };
+        io::Error::last_os_error()
+    }
+}
+
+/// Makes `command` set itself up in the child as `setup` says and become `image`. The report is written before exec.
+pub(crate) fn prepare(command: &mut Command, setup: ChildSetup, image: Image) -> io::Result<ReportPipe> {
     let (read, write) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC | nix::fcntl::OFlag::O_NONBLOCK)?;
     let parent = nix::unistd::getpid().as_raw();
     let mut frame = [0u8; FRAME_BYTES];
-    let closure = move || set_up(&setup, parent, &mut frame, write.as_fd());
-    // SAFETY: the closure runs in the forked child, where only async-signal-safe calls are allowed. `set_up` makes
-    // system calls on memory allocated before the fork, allocates nothing, takes no lock, and cannot panic: it
-    // indexes fixed ranges of a fixed array.
+    let closure = move || {
+        set_up(&setup, parent, &mut frame, write.as_fd())?;
+        Err(image.exec())
+    };
+    // SAFETY: the closure runs in the forked child, where only async-signal-safe calls are allowed. `set_up` and
+    // `exec` make system calls on memory allocated before the fork, allocate nothing, take no lock, and cannot panic:
+    // they index fixed ranges of a fixed array.
     unsafe { command.pre_exec(closure) };
     Ok(ReportPipe { read })
 }
@@ -128,6 +180,9 @@ fn set_up_steps(setup: &ChildSetup, parent: i32, frame: &mut [u8; FRAME_BYTES]) 
     let mask = &mut frame[HEADER_BYTES..];
     let bytes = get_affinity_bytes(0, mask).map_err(|errno| (3, errno))?;
     frame[12..16].copy_from_slice(&bytes.to_ne_bytes());
+    if !setup.cpu_words.is_empty() && !same_mask(&setup.cpu_words, &frame[HEADER_BYTES..]) {
+        return Err((3, libc::EINVAL));
+    }
     if !setup.node_words.is_empty() {
         match bind_memory_words(&setup.node_words) {
             Err(errno) if setup.memory_required => return Err((4, errno)),
@@ -136,6 +191,13 @@ fn set_up_steps(setup: &ChildSetup, parent: i32, frame: &mut [u8; FRAME_BYTES]) 
         }
     }
     Ok(())
+}
+
+/// Compares without allocating. What the kernel did not fill in is zero.
+fn same_mask(words: &[u64], mask: &[u8]) -> bool {
+    let mut chunks = mask.chunks_exact(8);
+    let shared = chunks.by_ref().zip(words).all(|(chunk, word)| chunk == word.to_ne_bytes());
+    shared && chunks.all(|chunk| chunk == [0; 8])
 }
 
 fn errno() -> i32 {
@@ -234,5 +296,134 @@ pub(crate) fn wait4(pid: i32) -> io::Result<Reaped> {
         if error.kind() != io::ErrorKind::Interrupted {
             return Err(error);
         }
+    }
+}
+
+/// On which node each page lives (`move_pages` without moving): a node number, or a negative error number.
+pub(crate) fn page_nodes(pid: u32, pages: &[u64]) -> io::Result<Vec<i32>> {
+    let address = |page: &u64| usize::try_from(*page).unwrap_or(usize::MAX) as *mut c_void;
+    let pointers: Vec<*mut c_void> = pages.iter().map(address).collect();
+    let mut status = vec![0 as c_int; pages.len()];
+    // SAFETY: the kernel reads `len` addresses, which it validates against the other process, and writes `len`
+    // integers into `status`, which holds as many. The null node list means that nothing is moved.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_move_pages,
+            pid,
+            pages.len(),
+            pointers.as_ptr(),
+            std::ptr::null::<c_int>(),
+            status.as_mut_ptr(),
+            0,
+        )
+    };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(status) }
+}
+
+/// The first published layout of `perf_event_attr`, which every kernel accepts.
+#[repr(C)]
+struct PerfEventAttr {
+    kind: u32,
+    size: u32,
+    config: u64,
+    sample_period: u64,
+    sample_type: u64,
+    read_format: u64,
+    flags: u64,
+    wakeup_events: u32,
+    bp_type: u32,
+    bp_addr: u64,
+}
+
+/// A counter of the migrations of a process and of the threads and children it will start.
+pub(crate) fn count_migrations(pid: i32) -> io::Result<OwnedFd> {
+    const PERF_TYPE_SOFTWARE: u32 = 1;
+    const PERF_COUNT_SW_CPU_MIGRATIONS: u64 = 4;
+    const INHERIT: u64 = 1 << 1;
+    const PERF_FLAG_FD_CLOEXEC: c_ulong = 1 << 3;
+    let attr = PerfEventAttr {
+        kind: PERF_TYPE_SOFTWARE,
+        size: 64,
+        config: PERF_COUNT_SW_CPU_MIGRATIONS,
+        sample_period: 0,
+        sample_type: 0,
+        read_format: 0,
+        flags: INHERIT,
+        wakeup_events: 0,
+        bp_type: 0,
+        bp_addr: 0,
+    };
+    // SAFETY: the kernel reads `attr.size` bytes from `attr`, which is exactly that long.
+    let fd = unsafe {
+        libc::syscall(libc::SYS_perf_event_open, &raw const attr, pid, -1, -1, PERF_FLAG_FD_CLOEXEC)
+    };
+    owned_fd(fd)
+}
+
+/// A process that kills a group when its own parent is gone, however that happened.
+///
+/// `PR_SET_PDEATHSIG` reaches only the child itself; its own children would outlive a killed parent. The guard
+/// waits on a pipe whose other end the parent holds: a byte means that all is over, an end without one that the
+/// parent is gone.
+#[derive(Debug)]
+pub(crate) struct Guard {
+    pid: i32,
+    pipe: Option<OwnedFd>,
+}
+
+impl Guard {
+    /// Starts a guard for `group`.
+    pub(crate) fn over(group: i32) -> io::Result<Self> {
+        let (read, write) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC)?;
+        let all = nix::sys::signal::SigSet::all();
+        let before = all.thread_swap_mask(nix::sys::signal::SigmaskHow::SIG_SETMASK)?;
+        // SAFETY: this process may have other threads, so the child makes nothing but system calls until it exits:
+        // `stand_guard` allocates nothing, takes no lock and never returns.
+        let pid = unsafe { libc::fork() };
+        if pid == 0 {
+            stand_guard(read.as_raw_fd(), write.as_raw_fd(), group);
+        }
+        let forked = if pid < 0 { Err(io::Error::last_os_error()) } else { Ok(pid) };
+        before.thread_set_mask()?;
+        Ok(Self { pid: forked?, pipe: Some(write) })
+    }
+
+    /// Says that all is over, and reaps the guard.
+    pub(crate) fn dismiss(&mut self) {
+        let Some(pipe) = self.pipe.take() else { return };
+        // If the guard is gone already there is nobody to tell, and nothing left for it to do.
+        let _ = nix::unistd::write(&pipe, &[0]);
+        drop(pipe);
+        let _ = wait4(self.pid);
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.dismiss();
+    }
+}
+
+/// Runs in the guard, with all signals blocked: system calls only.
+fn stand_guard(read: c_int, write: c_int, group: i32) -> ! {
+    let mut byte = 0u8;
+    // SAFETY: each call takes integers, or a pointer to `byte` with its length; the descriptors closed are copies
+    // that belong to this process alone. Holding the parent's lock files or pipes open would keep them alive.
+    unsafe {
+        libc::setsid();
+        libc::prctl(libc::PR_SET_NAME, c"kvrp-guard".as_ptr());
+        libc::close(write);
+        libc::dup2(read, 0);
+        libc::syscall(libc::SYS_close_range, 1, u32::MAX, 0);
+        loop {
+            match libc::read(0, (&raw mut byte).cast(), 1) {
+                1 => libc::_exit(0),
+                0 => break,
+                _ if errno() == libc::EINTR => {}
+                _ => libc::_exit(1),
+            }
+        }
+        libc::kill(-group, libc::SIGKILL);
+        libc::_exit(0)
     }
 }

@@ -24,10 +24,26 @@ pub enum SpawnError {
         /// The kernel's reason.
         source: io::Error,
     },
+    /// The program's path, an argument or a variable holds a zero byte, which no program can be given.
+    #[error("pass a zero byte to {}", program.display())]
+    NulByte {
+        /// The program asked for.
+        program: PathBuf,
+        /// Where the byte is.
+        source: std::ffi::NulError,
+    },
     /// The working directory cannot be entered.
     #[error("enter the working directory {}", path.display())]
     WorkingDirectory {
         /// The directory asked for.
+        path: PathBuf,
+        /// The kernel's reason.
+        source: io::Error,
+    },
+    /// The file for stdin cannot be read.
+    #[error("open {} for the input of the program", path.display())]
+    Input {
+        /// The file.
         path: PathBuf,
         /// The kernel's reason.
         source: io::Error,
@@ -42,7 +58,10 @@ pub enum SpawnError {
     },
     /// CPUs were asked for that this process may not use (offline, absent, or outside its own affinity mask or
     /// cgroup).
-    #[error("use CPUs {missing} of the set {requested}: only {allowed} are allowed here")]
+    #[error(
+        "use CPUs {missing} of the set {requested}: only {allowed} are allowed here{}",
+        offline_part(offline)
+    )]
     CpusNotAllowed {
         /// The set asked for.
         requested: CpuSet,
@@ -50,6 +69,8 @@ pub enum SpawnError {
         missing: CpuSet,
         /// What this process may use.
         allowed: CpuSet,
+        /// The part that exists and is switched off.
+        offline: CpuSet,
     },
     /// An empty set of CPUs or nodes was asked for.
     #[error("use an empty set of {what}")]
@@ -64,6 +85,14 @@ pub enum SpawnError {
         requested: CpuSet,
         /// The kernel's reason.
         source: io::Error,
+    },
+    /// The kernel took the affinity and gave back another one: a cgroup has taken CPUs away. Nothing was started.
+    #[error("keep the CPU affinity {requested}: the kernel made it {found}")]
+    AffinityNotKept {
+        /// The set asked for.
+        requested: CpuSet,
+        /// What it became.
+        found: CpuSet,
     },
     /// The kernel refused the memory policy, and the run demanded it.
     #[error("bind memory to the NUMA nodes {requested}")]
@@ -95,4 +124,8 @@ pub enum SpawnError {
         /// The kernel's reason.
         source: io::Error,
     },
+}
+
+fn offline_part(offline: &CpuSet) -> String {
+    if offline.is_empty() { String::new() } else { format!(" ({offline} are offline)") }
 }

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::set::{CpuSet, NodeSet};
 use crate::violation::Violation;
+use crate::watch::Watched;
 
 /// How a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -12,7 +13,7 @@ use crate::violation::Violation;
 pub enum Outcome {
     /// It exited by itself, with this status.
     Exited(i32),
-    /// A signal ended it that this crate did not send.
+    /// A signal ended it that a limit or a cancellation did not cause.
     Signalled(i32),
     /// It ran past its time limit and was ended, with its whole group.
     TimedOut,
@@ -51,6 +52,19 @@ pub struct MemoryPlacement {
     pub refused_errno: Option<i32>,
 }
 
+/// A process was not where it should have been.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "keep process {pid} in its place: {}",
+    violations.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+)]
+pub struct Misplaced {
+    /// The process.
+    pub pid: u32,
+    /// What was not as planned.
+    pub violations: Vec<Violation>,
+}
+
 /// A process that has ended: how, what it used, and whether it was where it should have been.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[must_use = "a process that was started may have failed or run in the wrong place"]
@@ -87,6 +101,45 @@ pub struct Finished {
     pub affinity: Affinity,
     /// The memory it was allowed to use.
     pub memory: MemoryPlacement,
+    /// What was seen while it ran; nothing when only its ends were looked at.
+    pub watched: Option<Watched>,
     /// What was not as planned, in the order it was seen.
     pub violations: Vec<Violation>,
+}
+
+impl Finished {
+    /// A process that used nothing, for executors that run none (tests, replays of evidence). Fields are set
+    /// afterwards.
+    pub fn with_outcome(outcome: Outcome) -> Self {
+        Self {
+            pid: 0,
+            outcome,
+            killed_after_grace: false,
+            started_unix_ns: 0,
+            wall_ns: 0,
+            user_ns: 0,
+            system_ns: 0,
+            max_rss_bytes: 0,
+            max_rss_floor_bytes: 0,
+            minor_faults: 0,
+            major_faults: 0,
+            voluntary_switches: 0,
+            involuntary_switches: 0,
+            affinity: Affinity::default(),
+            memory: MemoryPlacement::default(),
+            watched: None,
+            violations: Vec::new(),
+        }
+    }
+
+    /// Whether the process was where it should have been, all the time, as far as could be seen.
+    ///
+    /// # Errors
+    /// Something was not as planned.
+    pub fn check_placement(&self) -> Result<(), Misplaced> {
+        if self.violations.is_empty() {
+            return Ok(());
+        }
+        Err(Misplaced { pid: self.pid, violations: self.violations.clone() })
+    }
 }

@@ -21,26 +21,48 @@
 #[allow(unsafe_code, reason = "system calls without a safe wrapper; the only such module")]
 mod bind;
 mod cancel;
+mod elsewhere;
 mod error;
 mod finished;
+mod hazard;
 mod host;
+mod load;
 mod lock;
+mod observed;
+mod paired;
 mod plan;
+mod preflight;
 mod procfs;
+mod residency;
 mod run;
+mod running;
 mod set;
+mod telemetry;
+mod terminal;
 mod topology;
+mod verify;
 mod violation;
+mod watch;
 
 pub use crate::{
     cancel::CancelToken,
     error::SpawnError,
-    finished::{Affinity, Finished, MemoryPlacement, Outcome},
+    finished::{Affinity, Finished, MemoryPlacement, Misplaced, Outcome},
+    hazard::Hazard,
     host::HostRecord,
+    load::{CpuTimes, INTERRUPTS_KEPT, InterruptCount, LoadKind, LoadLimits, SetLoad},
     lock::{Holder, LockError, NodeLock},
+    observed::Observed,
+    paired::{NotAlike, PADDING_VARIABLE, StartLayout, check_alike, equalise_environment, same_length_names},
     plan::{Housekeeping, Plan, PlanError, PlanRequest, PlannedSet, SetRequest, Siblings},
-    run::{DEFAULT_GRACE, Input, MemoryBinding, Output, Run, Running},
+    preflight::{BUSIEST_PPM, MIN_SAMPLES, OVER_ONE_PPM, Preflight, Threads},
+    residency::{Residency, ResidencyMethod},
+    run::{Binding, DEFAULT_GRACE, Input, MemoryBinding, Output, Run},
+    running::Running,
     set::{CpuSet, MAX_INDEX, NodeSet, ParseSetError},
-    topology::{Cache, Core, CpuKind, Node, Package, Source, Topology, TopologyError},
+    telemetry::{Range, Telemetry},
+    topology::{Cache, Core, CpuKind, Node, Package, Source, Topology, TopologyError, cgroup::Throttling},
+    verify::{ProcessPlacement, ThreadPlacement, VerifyError},
     violation::{Violation, ViolationKind},
+    watch::{DUTY_DIVISOR, Migrations, Observe, SAMPLE_EVERY, Watched},
 };

@@ -4,30 +4,29 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
-use std::marker::PhantomData;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::signal::{Signal, killpg};
-use nix::unistd::Pid;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant, SystemTime};
 
 use crate::bind::{self, ChildReport, ChildSetup, Step};
 use crate::cancel::CancelToken;
+use crate::elsewhere::Elsewhere;
 use crate::error::SpawnError;
-use crate::finished::{Affinity, Finished, MemoryPlacement, Outcome};
+use crate::finished::Finished;
+use crate::load::LoadLimits;
+use crate::plan::PlannedSet;
 use crate::procfs;
+use crate::running::{Before, Running};
 use crate::set::{CpuSet, NodeSet};
-use crate::violation::{Violation, ViolationKind};
+use crate::topology::sysfs;
+use crate::watch::Observe;
 
 /// How long a group has between SIGTERM and SIGKILL unless the run says otherwise.
 pub const DEFAULT_GRACE: Duration = Duration::from_secs(5);
-
-/// How often a waiting parent looks at its token. It sleeps in between, and wakes at once when the child ends.
-const TICK: Duration = Duration::from_millis(50);
 
 /// Where a stream of the child goes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -77,6 +76,17 @@ impl MemoryBinding {
     }
 }
 
+/// Who sets the affinity.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Binding {
+    /// The child itself, before exec.
+    #[default]
+    Set,
+    /// Somebody else has set it already, a scheduler for example. It is only verified.
+    Expect,
+}
+
 /// A program to be started once: what, where, and within which limits.
 ///
 /// The child gets exactly the environment given here and nothing else, its own process group, no inherited
@@ -109,12 +119,22 @@ pub struct Run {
     pub stderr: Output,
     /// The CPUs it may use; nothing leaves the inherited affinity.
     pub cpus: Option<CpuSet>,
+    /// Who sets the affinity.
+    pub binding: Binding,
+    /// Hardware threads that should be idle meanwhile. They are watched, not kept free.
+    pub idle: CpuSet,
     /// Where its memory comes from; nothing leaves the inherited policy.
     pub memory: Option<MemoryBinding>,
     /// How long it may run.
     pub time_limit: Option<Duration>,
     /// How long its group has between SIGTERM and SIGKILL.
     pub grace: Duration,
+    /// How closely it is watched.
+    pub observe: Observe,
+    /// Above which competing load is a violation.
+    pub load_limits: LoadLimits,
+    /// Signals passed on to its group: when a flag is found set, it is cleared and the signal sent.
+    pub forward: Vec<(i32, Arc<AtomicBool>)>,
 }
 
 impl Run {
@@ -129,9 +149,14 @@ impl Run {
             stdout: Output::Null,
             stderr: Output::Null,
             cpus: None,
+            binding: Binding::Set,
+            idle: CpuSet::new(),
             memory: None,
             time_limit: None,
             grace: DEFAULT_GRACE,
+            observe: Observe::default(),
+            load_limits: LoadLimits::default(),
+            forward: Vec::new(),
         }
     }
 
@@ -200,6 +225,24 @@ impl Run {
         self
     }
 
+    /// Takes the CPUs, the idle hardware threads and the memory nodes of a planned set. `memory_required` says
+    /// whether a kernel that refuses the memory policy stops the start.
+    #[must_use]
+    pub fn place(mut self, set: &PlannedSet, memory_required: bool) -> Self {
+        self.cpus = Some(set.cpus.clone());
+        self.idle = set.idle.clone();
+        let nodes = Some(set.nodes.clone()).filter(|nodes| !nodes.is_empty());
+        self.memory = nodes.map(|nodes| MemoryBinding { nodes, required: memory_required });
+        self
+    }
+
+    /// Says who sets the affinity.
+    #[must_use]
+    pub fn binding(mut self, binding: Binding) -> Self {
+        self.binding = binding;
+        self
+    }
+
     /// Sets where its memory comes from.
     #[must_use]
     pub fn memory(mut self, memory: MemoryBinding) -> Self {
@@ -218,6 +261,27 @@ impl Run {
     #[must_use]
     pub fn grace(mut self, grace: Duration) -> Self {
         self.grace = grace;
+        self
+    }
+
+    /// Says how closely it is watched.
+    #[must_use]
+    pub fn observe(mut self, observe: Observe) -> Self {
+        self.observe = observe;
+        self
+    }
+
+    /// Says above which competing load is a violation.
+    #[must_use]
+    pub fn load_limits(mut self, limits: LoadLimits) -> Self {
+        self.load_limits = limits;
+        self
+    }
+
+    /// Passes a signal on to the program's group whenever `flag` is found set; the flag is cleared.
+    #[must_use]
+    pub fn forward(mut self, signal: i32, flag: Arc<AtomicBool>) -> Self {
+        self.forward.push((signal, flag));
         self
     }
 
@@ -243,16 +307,18 @@ impl Run {
         let program = self.resolve_program()?;
         self.check_sets()?;
         let mut command = self.command(&program)?;
-        let pipe =
-            bind::prepare(&mut command, self.child_setup()).map_err(|source| self.start_error(source))?;
-        let _elsewhere = Elsewhere::than(self.cpus.as_ref());
-        let max_rss_floor_bytes = own_rss_bytes();
-        let started_at = SystemTime::now();
-        let started = Instant::now();
+        let image = self.image(&program)?;
+        let pipe = bind::prepare(&mut command, self.child_setup(), image);
+        let pipe = pipe.map_err(|source| self.start_error(source))?;
+        // A child that is to keep the affinity this thread has must find it unchanged.
+        let set_here = self.cpus.as_ref().filter(|_| self.binding == Binding::Set);
+        let _elsewhere = Elsewhere::than(set_here);
+        let before = Before::read(self);
+        let (started, started_at) = (Instant::now(), SystemTime::now());
         let spawned = command.spawn();
         let report = pipe.read().map_err(|source| self.start_error(source))?;
         let child = spawned.map_err(|source| self.spawn_error(source, report.as_ref()))?;
-        Running::adopt(self, child, report.unwrap_or_default(), started, started_at, max_rss_floor_bytes)
+        Running::adopt(self, child.id(), report.unwrap_or_default(), before.at(started, started_at))
     }
 
     fn start_error(&self, source: io::Error) -> SpawnError {
@@ -263,9 +329,11 @@ impl Run {
     fn spawn_error(&self, source: io::Error, report: Option<&ChildReport>) -> SpawnError {
         let failed = report.and_then(|report| report.failed).map(|(step, _)| step);
         match (failed, &self.cpus, &self.memory) {
-            (Some(Step::Affinity | Step::ReadBack), Some(cpus), _) => {
-                SpawnError::Affinity { requested: cpus.clone(), source }
-            }
+            (Some(Step::Affinity), Some(cpus), _) => SpawnError::Affinity { requested: cpus.clone(), source },
+            (Some(Step::ReadBack), Some(cpus), _) => SpawnError::AffinityNotKept {
+                requested: cpus.clone(),
+                found: CpuSet::from_words(report.map_or(&[], |report| &report.cpu_words[..])),
+            },
             (Some(Step::Memory), _, Some(memory)) => {
                 SpawnError::Memory { requested: memory.nodes.clone(), source }
             }
@@ -300,18 +368,24 @@ impl Run {
         if requested.is_empty() {
             return Err(SpawnError::EmptySet { what: "CPUs" });
         }
-        let allowed = cpus_this_process_may_use().map_err(|source| self.start_error(source))?;
+        if self.binding == Binding::Expect {
+            return Ok(());
+        }
+        let allowed = sysfs::allowed_now().unwrap_or_else(|| requested.clone());
         let missing = requested.difference(&allowed);
         if missing.is_empty() {
             return Ok(());
         }
-        Err(SpawnError::CpusNotAllowed { requested: requested.clone(), missing, allowed })
+        let offline =
+            procfs::text("/sys/devices/system/cpu/offline").and_then(|text| text.parse::<CpuSet>().ok());
+        let offline = offline.unwrap_or_default().intersection(&missing);
+        Err(SpawnError::CpusNotAllowed { requested: requested.clone(), missing, allowed, offline })
     }
 
     #[expect(clippy::disallowed_methods, reason = "this is the crate that starts processes for all others")]
     fn command(&self, program: &Path) -> Result<Command, SpawnError> {
         let mut command = Command::new(program);
-        command.arg0(&self.program).args(&self.args).env_clear().envs(&self.env).process_group(0);
+        command.process_group(0);
         if let Some(path) = &self.cwd {
             let entered = std::fs::read_dir(path).map(drop);
             entered.map_err(|source| SpawnError::WorkingDirectory { path: path.clone(), source })?;
@@ -328,9 +402,19 @@ impl Run {
         Ok(command)
     }
 
+    fn image(&self, program: &Path) -> Result<bind::Image, SpawnError> {
+        let arguments =
+            std::iter::once(self.program.as_os_str()).chain(self.args.iter().map(OsString::as_os_str));
+        let variables =
+            self.env.iter().map(|(name, value)| [name.as_bytes(), b"=", value.as_bytes()].concat());
+        bind::Image::new(program.as_os_str(), arguments, variables)
+            .map_err(|source| SpawnError::NulByte { program: self.program.clone(), source })
+    }
+
     fn child_setup(&self) -> ChildSetup {
+        let cpus = self.cpus.as_ref().filter(|_| self.binding == Binding::Set);
         ChildSetup {
-            cpu_words: self.cpus.as_ref().map(|cpus| cpus.words().to_vec()).unwrap_or_default(),
+            cpu_words: cpus.map(|cpus| cpus.words().to_vec()).unwrap_or_default(),
             node_words: self.memory.as_ref().map(|m| m.nodes.words().to_vec()).unwrap_or_default(),
             memory_required: self.memory.as_ref().is_some_and(|memory| memory.required),
         }
@@ -348,7 +432,7 @@ fn open_input(input: &Input) -> Result<Stdio, SpawnError> {
         Input::Inherit => Ok(Stdio::inherit()),
         Input::File(path) => File::open(path)
             .map(Stdio::from)
-            .map_err(|source| SpawnError::Output { path: path.clone(), source }),
+            .map_err(|source| SpawnError::Input { path: path.clone(), source }),
     }
 }
 
@@ -358,326 +442,4 @@ fn stdio(file: Option<File>, output: &Output) -> Stdio {
         (None, Output::Inherit) => Stdio::inherit(),
         (None, _) => Stdio::null(),
     }
-}
-
-/// The CPUs this process could give to a child: online, and inside its cgroup. Its own affinity is not a limit
-/// (the kernel lets a process widen it up to the cgroup's set), so the main thread's mask is not asked.
-fn cpus_this_process_may_use() -> io::Result<CpuSet> {
-    let online = procfs::text("/sys/devices/system/cpu/online").and_then(|text| text.parse().ok());
-    let cpuset = crate::topology::cgroup::cpus_under(Path::new("/"));
-    match (online, cpuset) {
-        (Some(online), Some(cpuset)) => Ok(CpuSet::intersection(&online, &cpuset)),
-        (Some(set), None) | (None, Some(set)) => Ok(set),
-        (None, None) => Ok(CpuSet::from_words(&bind::affinity_words(0)?)),
-    }
-}
-
-fn own_rss_bytes() -> u64 {
-    procfs::text("/proc/self/status").and_then(|status| procfs::status_bytes(&status, "VmRSS")).unwrap_or(0)
-}
-
-/// Keeps the calling thread off a set of CPUs while it lives, where the thread has others to go to.
-#[derive(Debug)]
-struct Elsewhere {
-    original: Option<Vec<u64>>,
-}
-
-impl Elsewhere {
-    fn than(cpus: Option<&CpuSet>) -> Self {
-        Self { original: cpus.and_then(Self::leave) }
-    }
-
-    fn leave(cpus: &CpuSet) -> Option<Vec<u64>> {
-        let original = bind::affinity_words(0).ok()?;
-        let others = CpuSet::from_words(&original).difference(cpus);
-        if others.is_empty() || bind::set_affinity(0, others.words()).is_err() {
-            return None;
-        }
-        Some(original)
-    }
-}
-
-impl Drop for Elsewhere {
-    fn drop(&mut self) {
-        if let Some(original) = &self.original {
-            // The mask was this thread's own a moment ago; if a cgroup shrank meanwhile, the narrower one stays.
-            let _ = bind::set_affinity(0, original);
-        }
-    }
-}
-
-/// A program that has been started. Dropping it kills its whole group.
-///
-/// It must stay on the thread that started it: the kernel ends the child when that thread ends.
-#[derive(Debug)]
-#[must_use = "dropping it kills the program"]
-pub struct Running {
-    pid: u32,
-    pidfd: OwnedFd,
-    reaped: bool,
-    started: Instant,
-    started_unix_ns: u64,
-    max_rss_floor_bytes: u64,
-    time_limit: Option<Duration>,
-    grace: Duration,
-    affinity: Affinity,
-    memory: MemoryPlacement,
-    violations: Vec<Violation>,
-    not_send: PhantomData<*const ()>,
-}
-
-impl Running {
-    fn adopt(
-        run: &Run,
-        child: Child,
-        report: ChildReport,
-        started: Instant,
-        started_at: SystemTime,
-        max_rss_floor_bytes: u64,
-    ) -> Result<Self, SpawnError> {
-        let pid = child.id();
-        let raw = i32::try_from(pid).expect("the kernel's process ids are positive i32");
-        let pidfd = bind::pidfd_open(raw).map_err(|source| {
-            kill_and_reap(raw);
-            SpawnError::Wait { pid, source }
-        })?;
-        let mut running = Self {
-            pid,
-            pidfd,
-            reaped: false,
-            started,
-            started_unix_ns: unix_ns(started_at),
-            max_rss_floor_bytes,
-            time_limit: run.time_limit,
-            grace: run.grace,
-            affinity: Affinity {
-                requested: run.cpus.clone(),
-                before_exec: CpuSet::from_words(&report.cpu_words),
-                after_exec: procfs::read_status(pid).ok().and_then(|status| procfs::allowed_cpus(&status)),
-                at_end: None,
-            },
-            memory: MemoryPlacement {
-                requested: run.memory.as_ref().map(|memory| memory.nodes.clone()),
-                refused_errno: report.memory_errno,
-            },
-            violations: Vec::new(),
-            not_send: PhantomData,
-        };
-        running.check_start();
-        Ok(running)
-    }
-
-    /// Its process id, which is also its process group.
-    pub fn pid(&self) -> u32 {
-        self.pid
-    }
-
-    /// Sends a signal to its whole group.
-    ///
-    /// # Errors
-    /// When the kernel refuses, for example because the number is not a signal.
-    pub fn signal(&self, signal: i32) -> io::Result<()> {
-        let signal = Signal::try_from(signal)?;
-        Ok(killpg(self.group(), signal)?)
-    }
-
-    /// Waits until the program has ended and nothing of its group is left.
-    ///
-    /// # Errors
-    /// When the kernel would not let this process wait for it.
-    pub fn wait(mut self, cancel: &CancelToken) -> Result<Finished, SpawnError> {
-        let cpus = self.affinity.requested.clone();
-        let _elsewhere = Elsewhere::than(cpus.as_ref());
-        let ended_early = self.wait_for_end(cancel).map_err(|source| self.wait_error(source))?;
-        let mut killed_after_grace = false;
-        if ended_early.is_some() {
-            killed_after_grace = self.stop_group().map_err(|source| self.wait_error(source))?;
-        }
-        let wall_ns = nanoseconds(self.started.elapsed());
-        self.look_at_end();
-        self.finish(ended_early, killed_after_grace, wall_ns)
-    }
-
-    fn group(&self) -> Pid {
-        Pid::from_raw(self.raw_pid())
-    }
-
-    fn raw_pid(&self) -> i32 {
-        i32::try_from(self.pid).expect("the kernel's process ids are positive i32")
-    }
-
-    fn wait_error(&self, source: io::Error) -> SpawnError {
-        SpawnError::Wait { pid: self.pid, source }
-    }
-
-    fn violation(&mut self, kind: ViolationKind) {
-        let at_ns = nanoseconds(self.started.elapsed());
-        self.violations.push(Violation {
-            at_ns,
-            at_unix_ns: self.started_unix_ns.saturating_add(at_ns),
-            kind,
-        });
-    }
-
-    fn check_start(&mut self) {
-        if let (Some(requested), Some(errno)) = (self.memory.requested.clone(), self.memory.refused_errno) {
-            self.violation(ViolationKind::MemoryPolicyRefused { requested, errno });
-        }
-        let before = Some(self.affinity.before_exec.clone());
-        self.check_affinity(before);
-        self.check_affinity(self.affinity.after_exec.clone());
-    }
-
-    fn check_affinity(&mut self, found: Option<CpuSet>) {
-        let (Some(requested), Some(found)) = (self.affinity.requested.clone(), found) else { return };
-        if found != requested {
-            self.violation(ViolationKind::AffinityDiffers { tid: self.pid, requested, found });
-        }
-    }
-
-    /// Sleeps until the child ends, the limit is reached or the token is cancelled; says which of the latter.
-    fn wait_for_end(&mut self, cancel: &CancelToken) -> io::Result<Option<Outcome>> {
-        loop {
-            let left = self.time_limit.map(|limit| limit.saturating_sub(self.started.elapsed()));
-            if self.ended_within(left.unwrap_or(TICK).min(TICK))? {
-                return Ok(None);
-            }
-            if cancel.is_cancelled() {
-                return Ok(Some(Outcome::Cancelled));
-            }
-            if left.is_some_and(|left| left.is_zero()) {
-                return Ok(Some(Outcome::TimedOut));
-            }
-        }
-    }
-
-    /// Sleeps for at most `time`, waking when the child ends; says whether it has.
-    fn ended_within(&self, time: Duration) -> io::Result<bool> {
-        // Rounded up, lest a rest of less than a millisecond becomes a busy loop.
-        let ms = time.as_nanos().div_ceil(1_000_000);
-        let timeout = PollTimeout::try_from(ms).unwrap_or(PollTimeout::MAX);
-        match poll(&mut [PollFd::new(self.pidfd.as_fd(), PollFlags::POLLIN)], timeout) {
-            Ok(ready) => Ok(ready > 0),
-            Err(nix::errno::Errno::EINTR) => Ok(false),
-            Err(errno) => Err(errno.into()),
-        }
-    }
-
-    /// SIGTERM to the group, and SIGKILL when the child outlives the grace; says whether that was needed.
-    fn stop_group(&mut self) -> io::Result<bool> {
-        ignore_gone(killpg(self.group(), Signal::SIGTERM))?;
-        // A stopped process would not see SIGTERM before the grace is over.
-        ignore_gone(killpg(self.group(), Signal::SIGCONT))?;
-        let deadline = Instant::now() + self.grace;
-        loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if self.ended_within(left)? {
-                return Ok(false);
-            }
-            if left.is_zero() {
-                break;
-            }
-        }
-        ignore_gone(killpg(self.group(), Signal::SIGKILL))?;
-        while !self.ended_within(TICK)? {}
-        Ok(true)
-    }
-
-    /// The child has ended and is not reaped: its record in `/proc` is still there.
-    fn look_at_end(&mut self) {
-        let status = procfs::read_status(self.pid).ok();
-        self.affinity.at_end = status.as_deref().and_then(procfs::allowed_cpus);
-        self.check_affinity(self.affinity.at_end.clone());
-        let pids = self.others_in_group();
-        if !pids.is_empty() {
-            self.violation(ViolationKind::LeftBehind { pids });
-        }
-    }
-
-    /// Live members of the group other than the child itself, which has ended.
-    fn others_in_group(&self) -> Vec<u32> {
-        let group = self.raw_pid();
-        let member = |pid: &u32| {
-            *pid != self.pid
-                && procfs::read_stat(*pid).is_some_and(|stat| stat.group == group && stat.state != 'Z')
-        };
-        procfs::all_pids().unwrap_or_default().into_iter().filter(member).collect()
-    }
-
-    fn finish(
-        mut self,
-        ended_early: Option<Outcome>,
-        killed_after_grace: bool,
-        wall_ns: u64,
-    ) -> Result<Finished, SpawnError> {
-        // Before reaping: as long as the child is there, nobody else can have its group's number.
-        let _ = killpg(self.group(), Signal::SIGKILL);
-        let reaped = bind::wait4(self.raw_pid()).map_err(|source| self.wait_error(source))?;
-        self.reaped = true;
-        let usage = &reaped.usage;
-        Ok(Finished {
-            pid: self.pid,
-            outcome: ended_early.unwrap_or_else(|| outcome_of(reaped.status)),
-            killed_after_grace,
-            started_unix_ns: self.started_unix_ns,
-            wall_ns,
-            user_ns: timeval_ns(usage.ru_utime),
-            system_ns: timeval_ns(usage.ru_stime),
-            max_rss_bytes: count(usage.ru_maxrss).saturating_mul(1024),
-            max_rss_floor_bytes: self.max_rss_floor_bytes,
-            minor_faults: count(usage.ru_minflt),
-            major_faults: count(usage.ru_majflt),
-            voluntary_switches: count(usage.ru_nvcsw),
-            involuntary_switches: count(usage.ru_nivcsw),
-            affinity: std::mem::take(&mut self.affinity),
-            memory: std::mem::take(&mut self.memory),
-            violations: std::mem::take(&mut self.violations),
-        })
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        if !self.reaped {
-            kill_and_reap(self.raw_pid());
-        }
-    }
-}
-
-/// For a child nobody will wait for any more. Errors have nowhere to go: the child is ours, so the only one
-/// possible is that it is gone already.
-fn kill_and_reap(pid: i32) {
-    let _ = killpg(Pid::from_raw(pid), Signal::SIGKILL);
-    let _ = bind::wait4(pid);
-}
-
-fn ignore_gone(result: nix::Result<()>) -> io::Result<()> {
-    match result {
-        Ok(()) | Err(nix::errno::Errno::ESRCH) => Ok(()),
-        Err(errno) => Err(errno.into()),
-    }
-}
-
-fn outcome_of(status: i32) -> Outcome {
-    if libc::WIFSIGNALED(status) {
-        Outcome::Signalled(libc::WTERMSIG(status))
-    } else {
-        Outcome::Exited(libc::WEXITSTATUS(status))
-    }
-}
-
-fn nanoseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
-}
-
-fn unix_ns(time: SystemTime) -> u64 {
-    nanoseconds(time.duration_since(UNIX_EPOCH).unwrap_or_default())
-}
-
-fn timeval_ns(time: libc::timeval) -> u64 {
-    count(time.tv_sec).saturating_mul(1_000_000_000).saturating_add(count(time.tv_usec).saturating_mul(1_000))
-}
-
-fn count(value: i64) -> u64 {
-    u64::try_from(value).unwrap_or(0)
 }

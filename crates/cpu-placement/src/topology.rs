@@ -9,7 +9,7 @@ use crate::set::{CpuSet, NodeSet};
 pub(crate) mod cgroup;
 #[cfg(feature = "hwloc")]
 mod hwloc;
-mod sysfs;
+pub(crate) mod sysfs;
 mod xml;
 
 /// Why no topology could be read.
@@ -141,7 +141,8 @@ pub struct Topology {
     pub online: CpuSet,
     /// CPUs that are present and switched off.
     pub offline: CpuSet,
-    /// What this process may use: online, in its cgroup's set, and in the affinity it was started with.
+    /// What this process may use: online, in its cgroup's set, and in its affinity. Isolated CPUs, which no
+    /// affinity holds by itself, are left out only when somebody narrowed it.
     pub allowed: CpuSet,
     /// NUMA nodes this process may take memory from.
     pub allowed_nodes: NodeSet,

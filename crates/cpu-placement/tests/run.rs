@@ -1,16 +1,17 @@
 //! Starting real programs: how they end, what is known of them, and what is left of them.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use cpu_placement::{CancelToken, Finished, Outcome, Output, Run, SpawnError};
+use cpu_placement::{Binding, CancelToken, Finished, Outcome, Output, Run, SpawnError};
 
 fn sh(script: &str) -> Run {
     Run::new("/bin/sh").args(["-c", script]).env("PATH", "/usr/bin:/bin")
 }
 
 fn wait(run: &Run) -> Finished {
-    run.wait(&CancelToken::new()).unwrap()
+    run.wait(&CancelToken::new()).expect("works here")
 }
 
 #[test]
@@ -28,23 +29,23 @@ fn outcomes() {
 
 #[test]
 fn the_environment_is_exactly_what_was_given() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().expect("works here");
     let out = dir.path().join("out");
     let run = Run::new("/usr/bin/env").env("ONLY", "this").stdout(Output::File(out.clone()));
     assert_eq!(wait(&run).outcome, Outcome::Exited(0));
-    assert_eq!(std::fs::read_to_string(out).unwrap(), "ONLY=this\n");
+    assert_eq!(std::fs::read_to_string(out).expect("works here"), "ONLY=this\n");
 }
 
 #[test]
 fn both_streams_may_share_a_file() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().expect("works here");
     let out = dir.path().join("out");
     let run = sh("echo a; echo b >&2; echo c")
         .stdout(Output::File(out.clone()))
         .stderr(Output::File(out.clone()))
         .cwd(dir.path());
     assert_eq!(wait(&run).outcome, Outcome::Exited(0));
-    assert_eq!(std::fs::read_to_string(out).unwrap(), "a\nb\nc\n");
+    assert_eq!(std::fs::read_to_string(out).expect("works here"), "a\nb\nc\n");
 }
 
 #[test]
@@ -77,26 +78,34 @@ fn cancelling_ends_the_whole_group() {
         std::thread::sleep(Duration::from_millis(200));
         remote.cancel();
     });
-    let finished = sh("sleep 100 & sleep 100").wait(&cancel).unwrap();
-    canceller.join().unwrap();
+    let finished = sh("sleep 100 & sleep 100").wait(&cancel).expect("works here");
+    canceller.join().expect("works here");
     assert_eq!(finished.outcome, Outcome::Cancelled);
     assert_group_is_gone(finished.pid);
 }
 
 #[test]
 fn what_could_not_be_started_says_why() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().expect("works here");
     let not_executable = dir.path().join("plain");
-    std::fs::write(&not_executable, "text").unwrap();
+    std::fs::write(&not_executable, "text").expect("works here");
+    let broken = dir.path().join("broken");
+    std::fs::write(&broken, "exit 0").expect("works here");
+    std::fs::set_permissions(&broken, std::fs::Permissions::from_mode(0o755)).expect("works here");
     let nowhere = dir.path().join("no/such/file");
     let cases = [
         (Run::new("/no/such/program"), "find the program /no/such/program"),
         (Run::new("sh"), "find the program sh"),
         (Run::new(&not_executable), "execute "),
+        (Run::new(&broken), "execute "),
+        (Run::new("/bin/true").arg("a\0b"), "pass a zero byte to /bin/true"),
         (Run::new("/bin/true").stdout(Output::File(nowhere)), "for the output of the program"),
         (Run::new("/bin/true").cwd("/no/such/dir"), "enter the working directory /no/such/dir"),
-        (Run::new("/bin/true").cpus("60000".parse().unwrap()), "use CPUs 60000 of the set 60000: only "),
-        (Run::new("/bin/true").cpus("".parse().unwrap()), "use an empty set of CPUs"),
+        (
+            Run::new("/bin/true").cpus("60000".parse().expect("works here")),
+            "use CPUs 60000 of the set 60000: only ",
+        ),
+        (Run::new("/bin/true").cpus("".parse().expect("works here")), "use an empty set of CPUs"),
     ];
     for (run, expected) in cases {
         let error = run.wait(&CancelToken::new()).unwrap_err();
@@ -111,6 +120,38 @@ fn a_cancelled_token_starts_nothing() {
     assert!(matches!(sh("exit 0").wait(&cancel), Err(SpawnError::Cancelled { .. })));
 }
 
+/// The plan was right, and nothing ever applied it.
+#[test]
+fn a_binding_that_was_never_applied_fails() {
+    let inherited = wait(&sh("exit 0")).affinity.before_exec;
+    if inherited.len() < 2 {
+        eprintln!("skipped: this needs two CPUs");
+        return;
+    }
+    let last = inherited.last().into_iter().collect();
+    let finished =
+        wait(&sh("i=0; while [ $i -lt 1000 ]; do i=$((i+1)); done").cpus(last).binding(Binding::Expect));
+    assert_eq!(finished.outcome, Outcome::Exited(0));
+    let error = finished.check_placement().expect_err("it was never bound");
+    assert!(error.to_string().contains(&format!("may run on CPUs {inherited}, not")), "{error}");
+}
+
+#[test]
+fn flags_are_forwarded_as_signals() {
+    let flag = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(true));
+    let started = Instant::now();
+    let finished = wait(&sh("sleep 100").forward(15, flag.clone()).time_limit(Duration::from_secs(60)));
+    assert_eq!(finished.outcome, Outcome::Signalled(15));
+    assert!(!flag.load(std::sync::atomic::Ordering::SeqCst) && started.elapsed() < Duration::from_secs(50));
+}
+
+#[test]
+fn a_finished_process_survives_its_json() {
+    let finished = wait(&sh("exit 0"));
+    let text = serde_json::to_string(&finished).expect("serializable");
+    assert_eq!(serde_json::from_str::<Finished>(&text).expect("the same"), finished);
+}
+
 #[test]
 fn grandchildren_left_behind_are_killed_and_reported() {
     let finished = wait(&sh("sleep 100 & exit 0"));
@@ -121,7 +162,7 @@ fn grandchildren_left_behind_are_killed_and_reported() {
 
 #[test]
 fn dropping_a_running_program_kills_it() {
-    let running = sh("sleep 100 & sleep 100").start().unwrap();
+    let running = sh("sleep 100 & sleep 100").start().expect("works here");
     let pid = running.pid();
     drop(running);
     assert_group_is_gone(pid);
@@ -143,7 +184,7 @@ fn assert_group_is_gone(group: u32) {
         (fields[2] == group.to_string() && fields[0] != "Z").then_some(())
     };
     let alive = || {
-        let entries = std::fs::read_dir("/proc").unwrap().flatten();
+        let entries = std::fs::read_dir("/proc").expect("works here").flatten();
         entries.filter(|entry| member(&entry.path()).is_some()).count()
     };
     for _ in 0..100 {

@@ -53,7 +53,7 @@ fn first_text(root: &Path, controller: &str, names: &[&str]) -> Option<String> {
         .find(|text| !text.is_empty())
 }
 
-pub(crate) fn cpus_under(root: &Path) -> Option<CpuSet> {
+pub(super) fn cpus_under(root: &Path) -> Option<CpuSet> {
     first_text(root, "cpuset", &["cpuset.cpus.effective", "cpuset.effective_cpus", "cpuset.cpus"])?
         .parse()
         .ok()

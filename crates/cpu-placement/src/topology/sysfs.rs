@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use crate::elsewhere;
 use crate::procfs;
 use crate::set::{CpuSet, NodeSet};
 use crate::topology::{Cache, CpuKind, Node, Package, Parts, Source, Topology, TopologyError, cgroup};
@@ -49,15 +50,31 @@ fn number_file(path: &Path) -> Option<u32> {
     procfs::text(path)?.parse().ok()
 }
 
+/// The CPUs this process may use: those of its cgroup and its affinity that are online.
+///
 /// CPUs the scheduler keeps away from (`isolcpus`) are not in any inherited affinity, and may be asked for all the
 /// same, unless somebody narrowed the affinity of this process on purpose.
 fn allowed(root: &Path, online: &CpuSet, isolated: &CpuSet) -> CpuSet {
-    let status = procfs::text(root.join("proc/self/status")).unwrap_or_default();
-    let affinity = procfs::allowed_cpus(&status).unwrap_or_else(|| online.clone());
+    let affinity = affinity(root).unwrap_or_else(|| online.clone());
     let cgroup = cgroup::cpus_under(root).unwrap_or_else(|| online.clone());
     let usable = online.intersection(&cgroup);
     let narrowed = affinity.intersection(&usable) != usable.difference(isolated);
     if narrowed { usable.intersection(&affinity) } else { usable }
+}
+
+fn affinity(root: &Path) -> Option<CpuSet> {
+    if root == Path::new("/") {
+        return elsewhere::affinity_of_this_process();
+    }
+    procfs::allowed_cpus(&procfs::text(root.join("proc/self/status"))?)
+}
+
+/// The CPUs the live process may use; nothing when not even the online ones can be read.
+pub(crate) fn allowed_now() -> Option<CpuSet> {
+    let root = Path::new("/");
+    let dir = root.join("sys/devices/system/cpu");
+    let isolated = set_file(&dir.join("isolated")).unwrap_or_default();
+    Some(allowed(root, &set_file(&dir.join("online"))?, &isolated))
 }
 
 fn packages(dir: &Path, online: &CpuSet) -> Vec<Package> {
