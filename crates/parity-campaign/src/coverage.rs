@@ -106,7 +106,7 @@ impl<'a> Expectation<'a> {
         self
     }
 
-    /// Accepts these additions to the closed exclusion list, exactly.
+    /// Accepts these additions to the closed exclusion list, and no others.
     #[must_use]
     pub fn with_reviewed_exclusions(mut self, pointers: BTreeSet<&'a str>) -> Self {
         self.reviewed_exclusions = pointers;
@@ -128,6 +128,9 @@ pub struct ExclusionAudit {
     pub present: Vec<String>,
     /// Fields of either list that the report lacks: the harness had already left them out.
     pub absent: Vec<String>,
+    /// Reviewed additions that this report does not state. One revision may state what the other does not; a review that
+    /// no report of a campaign uses is stale.
+    pub unused_reviews: Vec<String>,
 }
 
 /// Every item of one report.
