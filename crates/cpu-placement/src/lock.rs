@@ -70,7 +70,7 @@ fn describe(holders: &[Holder]) -> String {
         return "a process the kernel does not name".to_owned();
     }
     let one = |holder: &Holder| {
-        let name = holder.name.as_deref().unwrap_or("?");
+        let name = holder.name.as_deref().unwrap_or("unseen from here");
         match &holder.purpose {
             Some(purpose) => format!("process {} ({name}: {purpose})", holder.pid),
             None => format!("process {} ({name})", holder.pid),

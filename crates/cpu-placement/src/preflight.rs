@@ -11,12 +11,12 @@ use crate::watch::Observe;
 /// Fewer looks than this say nothing.
 pub const MIN_SAMPLES: u64 = 20;
 
-/// At up to this share of the looks more than one thread may have been ready to run: programs start helpers that
-/// soon sleep.
-pub const OVER_ONE_PPM: u64 = 20_000;
-
-/// At least this share of the processor time must be one thread's.
+/// At least this share of the processor time must be one thread's: programs start helpers that soon sleep.
 pub const BUSIEST_PPM: u64 = 950_000;
+
+/// At least this share of the processor time must be of threads that were seen. Threads that live for less than a
+/// look are not.
+pub const SEEN_PPM: u64 = 800_000;
 
 /// Whether one core is enough for a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,9 +25,10 @@ pub const BUSIEST_PPM: u64 = 950_000;
 pub enum Threads {
     /// One thread does the work: on one core it loses nothing.
     One,
-    /// Several threads wanted to run at once, or shared the work.
+    /// Several threads share the work, at once or by turns.
     Several,
-    /// It was looked at less than [`MIN_SAMPLES`] times, or the kernel does not say what each thread used.
+    /// It was looked at less than [`MIN_SAMPLES`] times, or too much of the work was done by threads that were not
+    /// seen, or the kernel does not say what each thread used.
     CannotTell,
 }
 
@@ -40,8 +41,10 @@ pub struct Preflight {
     pub threads: Threads,
     /// The share of looks at which more than one thread was running or ready to run, in millionths.
     pub over_one_ppm: u64,
-    /// The share of the processor time that the busiest thread used, in millionths.
+    /// The busiest thread's share of the processor time of the threads seen, in millionths.
     pub busiest_ppm: Option<u64>,
+    /// The share of all processor time that the threads seen account for, in millionths.
+    pub seen_ppm: Option<u64>,
     /// The run itself. Its times are not to be used: it was watched too closely.
     pub finished: Finished,
 }
@@ -63,14 +66,16 @@ impl Preflight {
         let watched = finished.watched.clone().unwrap_or_default();
         let over_one_ppm = ppm(watched.samples_over_one, watched.samples);
         let all_ns = finished.user_ns + finished.system_ns;
-        let busiest_ppm = watched.busiest_thread_ns.map(|busiest| ppm(busiest, all_ns).min(1_000_000));
-        let threads = match busiest_ppm {
-            _ if watched.samples < MIN_SAMPLES => Threads::CannotTell,
+        let seen_ns = watched.seen_threads_ns.filter(|seen| *seen > 0);
+        let busiest_ppm = watched.busiest_thread_ns.zip(seen_ns).map(|(busiest, seen)| ppm(busiest, seen));
+        let seen_ppm = seen_ns.map(|seen| ppm(seen, all_ns).min(1_000_000));
+        let enough = watched.samples >= MIN_SAMPLES && seen_ppm.is_some_and(|seen| seen >= SEEN_PPM);
+        let threads = match busiest_ppm.filter(|_| enough) {
             None => Threads::CannotTell,
-            Some(busiest) if over_one_ppm <= OVER_ONE_PPM && busiest >= BUSIEST_PPM => Threads::One,
+            Some(busiest) if busiest >= BUSIEST_PPM => Threads::One,
             Some(_) => Threads::Several,
         };
-        Self { threads, over_one_ppm, busiest_ppm, finished }
+        Self { threads, over_one_ppm, busiest_ppm, seen_ppm, finished }
     }
 }
 
@@ -86,20 +91,20 @@ mod tests {
 
     #[test]
     fn verdicts() {
-        let check = |samples, over_one, busiest, expected| {
+        let check = |samples, busiest, seen, expected| {
             let mut finished = Finished::with_outcome(Outcome::Exited(0));
             finished.user_ns = 1000;
             let mut watched = Watched::default();
-            (watched.samples, watched.samples_over_one, watched.busiest_thread_ns) =
-                (samples, over_one, busiest);
+            (watched.samples, watched.busiest_thread_ns, watched.seen_threads_ns) = (samples, busiest, seen);
             finished.watched = Some(watched);
-            assert_eq!(Preflight::judge(finished).threads, expected, "{samples} {over_one} {busiest:?}");
+            assert_eq!(Preflight::judge(finished).threads, expected, "{samples} {busiest:?} {seen:?}");
         };
-        check(100, 0, Some(1000), Threads::One);
-        check(100, 2, Some(950), Threads::One);
-        check(100, 3, Some(1000), Threads::Several);
-        check(100, 0, Some(500), Threads::Several);
-        check(19, 0, Some(1000), Threads::CannotTell);
-        check(100, 0, None, Threads::CannotTell);
+        check(100, Some(1000), Some(1000), Threads::One);
+        check(100, Some(855), Some(900), Threads::One);
+        check(100, Some(854), Some(900), Threads::Several);
+        check(100, Some(333), Some(1000), Threads::Several);
+        check(100, Some(700), Some(700), Threads::CannotTell);
+        check(19, Some(1000), Some(1000), Threads::CannotTell);
+        check(100, None, None, Threads::CannotTell);
     }
 }

@@ -83,6 +83,8 @@ pub struct Watched {
     pub processes_max: u32,
     /// Processor time of the busiest thread; looked at only when watched [closely](Observe::Closely).
     pub busiest_thread_ns: Option<u64>,
+    /// Processor time of all threads as last seen; looked at only when watched [closely](Observe::Closely).
+    pub seen_threads_ns: Option<u64>,
     /// The CPUs its threads were seen on.
     pub cpus_seen: CpuSet,
     /// The largest resident size seen; the true peak may lie between two looks.
@@ -124,7 +126,7 @@ pub(crate) struct Watch {
     migrations: Option<OwnedFd>,
     sched_before: Option<String>,
     throttling_before: Option<Throttling>,
-    busiest: BTreeMap<u32, u64>,
+    thread_times: BTreeMap<u32, u64>,
     pub(crate) seen: Watched,
 }
 
@@ -149,7 +151,7 @@ impl Watch {
             migrations,
             sched_before: procfs::text(format!("/proc/{pid}/sched")),
             throttling_before: throttling,
-            busiest: BTreeMap::new(),
+            thread_times: BTreeMap::new(),
             seen: Watched::default(),
         }
     }
@@ -226,7 +228,7 @@ impl Watch {
         if self.closely {
             let times = procfs::text(format!("/proc/{pid}/task/{tid}/schedstat"));
             if let Some((on_cpu_ns, _)) = times.as_deref().and_then(procfs::parse_schedstat) {
-                self.busiest.insert(tid, on_cpu_ns);
+                self.thread_times.insert(tid, on_cpu_ns);
             }
         }
         let affinity = i32::try_from(tid).ok().and_then(|tid| bind::affinity_words(tid).ok());
@@ -256,7 +258,8 @@ impl Watch {
         }
         self.finish_counters(found);
         self.finish_throttling(found);
-        self.seen.busiest_thread_ns = self.busiest.values().max().copied();
+        self.seen.busiest_thread_ns = self.thread_times.values().max().copied();
+        self.seen.seen_threads_ns = self.closely.then(|| self.thread_times.values().sum());
         self.seen
     }
 
@@ -274,7 +277,7 @@ impl Watch {
         let delay = procfs::text(format!("/proc/{}/schedstat", self.pid));
         let times = delay.as_deref().and_then(procfs::parse_schedstat);
         if let Some((on_cpu_ns, _)) = times.filter(|_| self.closely) {
-            self.busiest.insert(self.pid, on_cpu_ns);
+            self.thread_times.insert(self.pid, on_cpu_ns);
         }
         let delay = times.map(|(_, waited)| waited);
         self.seen.run_delay_ns = Observed::from_option(delay, "the kernel keeps no schedstat");

@@ -127,7 +127,7 @@ fn memory_on_a_node_that_does_not_exist() {
 fn helper_threads() {
     let threads: u32 = std::env::var("THREADS").expect("set by the test").parse().expect("a number");
     let work = || {
-        let end = std::time::Instant::now() + Duration::from_millis(300);
+        let end = std::time::Instant::now() + Duration::from_millis(600);
         while std::time::Instant::now() < end {
             std::hint::black_box((0..1000u64).sum::<u64>());
         }

@@ -66,8 +66,17 @@ pub(super) fn nodes_under(root: &Path) -> Option<NodeSet> {
 }
 
 /// The tightest limit on processor time of the process's cgroup and its ancestors, in thousandths of a CPU.
-pub(super) fn quota_under(root: &Path) -> Option<u64> {
+pub(crate) fn quota_under(root: &Path) -> Option<u64> {
     directories(root, "cpu").iter().filter_map(|dir| quota_of(dir)).min()
+}
+
+/// The tightest limit on memory of the process's cgroup and its ancestors.
+pub(crate) fn memory_limit_under(root: &Path) -> Option<u64> {
+    // Version 1 writes a huge number for no limit.
+    const NO_LIMIT: u64 = 1 << 62;
+    let names = ["memory.max", "memory.limit_in_bytes"];
+    let files = directories(root, "memory").into_iter().flat_map(|dir| names.map(|name| dir.join(name)));
+    files.filter_map(|path| procfs::text(path)?.parse().ok()).filter(|limit| *limit < NO_LIMIT).min()
 }
 
 fn quota_of(dir: &Path) -> Option<u64> {
