@@ -227,6 +227,13 @@ impl Coverage {
         self.items.iter().find(|item| item.id == id)
     }
 
+    /// Whether one item holds; false as well when the row has nothing of the kind. A forced lifecycle asks this of exactly
+    /// the items it exists for.
+    #[must_use]
+    pub fn holds(&self, id: ItemId) -> bool {
+        self.item(id).is_some_and(|item| item.status == Status::Held)
+    }
+
     /// Every counter, in the order of the items.
     pub fn counters(&self) -> impl Iterator<Item = &Counter> {
         self.items.iter().flat_map(|item| &item.counters)

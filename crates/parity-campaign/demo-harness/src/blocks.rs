@@ -14,6 +14,14 @@ pub(crate) enum KvEvent {
     Removed(u64),
 }
 
+/// Leading blocks of a request that a pool holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Prefix {
+    pub(crate) blocks: usize,
+    /// How many of them nobody uses now: they stop being available when they are shared.
+    pub(crate) idle: usize,
+}
+
 #[derive(Clone, Debug)]
 struct Block {
     /// The content, once it is complete and this block is the one found for it.
@@ -62,13 +70,13 @@ impl BlockPool {
     }
 
     /// How many of the leading contents are here.
-    pub(crate) fn cached_prefix(&self, contents: &[u64]) -> usize {
-        contents.iter().take_while(|content| self.by_content.contains_key(content)).count()
-    }
-
-    /// How many of these contents, all of them here, nobody uses now.
-    pub(crate) fn idle_among(&self, contents: &[u64]) -> usize {
-        contents.iter().filter(|&content| self.blocks[self.by_content[content] as usize].users == 0).count()
+    pub(crate) fn find_prefix(&self, contents: &[u64]) -> Prefix {
+        let mut prefix = Prefix::default();
+        for id in contents.iter().map_while(|content| self.by_content.get(content)) {
+            prefix.blocks += 1;
+            prefix.idle += usize::from(self.blocks[*id as usize].users == 0);
+        }
+        prefix
     }
 
     /// Uses the blocks that hold these contents, all of which are here.
@@ -162,11 +170,12 @@ mod tests {
         pool.publish(first[0], 10);
         pool.publish(first[1], 11);
         pool.release(&mut first);
-        assert_eq!((pool.active(), pool.available(), pool.cached_prefix(&[10, 11, 12])), (0, 3, 2));
+        assert_eq!((pool.active(), pool.available()), (0, 3));
+        assert_eq!(pool.find_prefix(&[10, 11, 12]), Prefix { blocks: 2, idle: 2 });
 
         // The third block never held anything, then the end of the prefix goes, then its start.
         pool.take(2, &mut second);
-        assert_eq!(pool.cached_prefix(&[10, 11]), 1);
+        assert_eq!(pool.find_prefix(&[10, 11]), Prefix { blocks: 1, idle: 1 });
         let mut events = Vec::new();
         pool.drain_events(&mut events);
         assert_eq!(events, [KvEvent::Stored(10), KvEvent::Stored(11), KvEvent::Removed(11)]);
@@ -178,12 +187,12 @@ mod tests {
         let (mut first, mut second) = (Vec::new(), Vec::new());
         pool.take(1, &mut first);
         pool.publish(first[0], 7);
-        assert_eq!(pool.idle_among(&[7]), 0);
+        assert_eq!(pool.find_prefix(&[7]), Prefix { blocks: 1, idle: 0 });
         pool.share(&[7], &mut second);
         pool.release(&mut first);
         assert_eq!(pool.available(), 1);
         pool.release(&mut second);
-        assert_eq!((pool.available(), pool.idle_among(&[7])), (2, 1));
+        assert_eq!((pool.available(), pool.find_prefix(&[7]).idle), (2, 1));
     }
 
     #[test]

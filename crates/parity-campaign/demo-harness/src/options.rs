@@ -73,6 +73,14 @@ impl EngineType {
             Self::Sglang => "sglang",
         }
     }
+
+    /// Room that a hand-over leaves for each request of a decode worker to grow into.
+    pub(crate) fn growth_tokens(self) -> u32 {
+        match self {
+            Self::Vllm => 64,
+            Self::Sglang => 160,
+        }
+    }
 }
 
 /// Which tokens a hand-off moves.

@@ -9,7 +9,7 @@ use crate::options::{EngineType, Options, TransferTiming};
 use crate::request::{Nanos, Pool, Request, Route};
 use crate::router::Router;
 use crate::trace::Row;
-use crate::worker::{GROWTH_TOKENS, Limits, Worker, World};
+use crate::worker::{Limits, Worker, World};
 
 /// What it takes to clear up after one finished request; requests that finish in the same pass are cleared up one by one.
 const CLEAN_UP: Nanos = 20_000;
@@ -273,7 +273,7 @@ impl Replay {
 /// Every request must fit into a worker by itself, or it could never finish.
 fn check_capacity(options: &Options, rows: &[Row]) -> Result<(), String> {
     for (ordinal, row) in rows.iter().enumerate() {
-        let tokens = row.input_tokens + row.output_tokens.max(GROWTH_TOKENS);
+        let tokens = row.input_tokens + row.output_tokens.max(options.engine.growth_tokens());
         let blocks = tokens.div_ceil(options.block_tokens) as usize + 1;
         if blocks > options.num_gpu_blocks {
             let capacity = options.num_gpu_blocks;

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use crate::blocks::{BlockId, BlockPool, KvEvent};
+use crate::blocks::{BlockId, BlockPool, KvEvent, Prefix};
 use crate::evidence::{Occupancy, Pressure};
 use crate::options::{EngineType, Options};
 use crate::request::{Nanos, Pool, Request};
@@ -76,8 +76,6 @@ pub(crate) struct Worker {
     expected_output: u64,
 }
 
-/// Room that a hand-over leaves for each request of a decode worker.
-pub(crate) const GROWTH_TOKENS: u32 = 256;
 /// What SGLang expects at first, and the least it ever expects.
 const EXPECTED_OUTPUT_FIRST: u64 = 700;
 const EXPECTED_OUTPUT_LEAST: u64 = 100;
@@ -148,12 +146,15 @@ impl Worker {
             return None;
         }
         let residents = (self.running.len() + self.ready.len() + self.reserved + 1) as u32;
-        let headroom = (residents * GROWTH_TOKENS / self.limits.block_tokens) as usize;
+        let headroom = (residents * self.limits.engine.growth_tokens() / self.limits.block_tokens) as usize;
         let request = &mut world.requests[id];
+        let prefix = self.prefix(request);
         let mut blocks = Vec::new();
-        request.destination_published =
-            self.find_blocks(request, request.input_tokens, headroom, &mut blocks)?;
+        if !self.find_blocks(request, prefix, request.input_tokens, headroom, &mut blocks) {
+            return None;
+        }
         request.destination_blocks = blocks;
+        request.destination_published = prefix.blocks;
         self.reserved += 1;
         self.reserving.pop_front();
         Some(id)
@@ -221,40 +222,45 @@ impl Worker {
         request.published = 0;
     }
 
-    /// Gives blocks for its first `tokens` tokens to a request that has none. Returns the tokens that need not be computed, or
-    /// nothing if there is no room.
-    fn allocate(&mut self, request: &mut Request, tokens: u32, headroom: usize) -> Option<u32> {
+    /// Gives blocks for its first `tokens` tokens to a request that has none, `prefix` of which are here. False if there is no
+    /// room.
+    fn allocate(&mut self, request: &mut Request, prefix: Prefix, tokens: u32, headroom: usize) -> bool {
         let mut blocks = Vec::new();
-        request.published = self.find_blocks(request, tokens, headroom, &mut blocks)?;
-        request.computed = request.published as u32 * self.limits.block_tokens;
+        if !self.find_blocks(request, prefix, tokens, headroom, &mut blocks) {
+            return false;
+        }
         request.blocks = blocks;
-        Some(request.computed)
+        request.published = prefix.blocks;
+        request.computed = self.tokens_in(prefix);
+        true
     }
 
-    /// Finds blocks for the first `tokens` tokens of a request, leaving `headroom` blocks alone. Returns how many of them hold
-    /// their part of the request already.
+    /// Finds blocks for the first `tokens` tokens of a request, sharing its prefix and leaving `headroom` blocks alone.
     fn find_blocks(
         &mut self,
         request: &Request,
+        prefix: Prefix,
         tokens: u32,
         headroom: usize,
         into: &mut Vec<BlockId>,
-    ) -> Option<usize> {
-        let cached = self.cached_blocks(request);
-        let contents = &request.contents[..cached];
-        let wanted = tokens.div_ceil(self.limits.block_tokens) as usize - cached;
-        if wanted + self.blocks.idle_among(contents) + headroom > self.blocks.available() {
-            return None;
+    ) -> bool {
+        let wanted = tokens.div_ceil(self.limits.block_tokens) as usize - prefix.blocks;
+        if wanted + prefix.idle + headroom > self.blocks.available() {
+            return false;
         }
-        self.blocks.share(contents, into);
+        self.blocks.share(&request.contents[..prefix.blocks], into);
         self.blocks.take(wanted, into);
-        Some(cached)
+        true
     }
 
     /// Leading blocks of a request that are here. At least one token is left, since something must be computed.
-    fn cached_blocks(&self, request: &Request) -> usize {
+    fn prefix(&self, request: &Request) -> Prefix {
         let most = ((request.known() - 1) / self.limits.block_tokens) as usize;
-        self.blocks.cached_prefix(&request.contents[..most.min(request.contents.len())])
+        self.blocks.find_prefix(&request.contents[..most.min(request.contents.len())])
+    }
+
+    fn tokens_in(&self, prefix: Prefix) -> u32 {
+        prefix.blocks as u32 * self.limits.block_tokens
     }
 
     /// Blocks that a running request lacks for its next `tokens` tokens.
@@ -365,9 +371,14 @@ impl Worker {
         while budget > 0 && self.running.len() < self.limits.max_num_seqs {
             let Some(&id) = self.waiting.front() else { return };
             let request = &mut world.requests[id];
-            let cached = self.cached_blocks(request) as u32 * self.limits.block_tokens;
-            let tokens = (request.known() - cached).min(budget);
-            let Some(reused) = self.allocate(request, cached + tokens, 0) else { return };
+            let prefix = self.prefix(request);
+            let reused = self.tokens_in(prefix);
+            let tokens = (request.known() - reused).min(budget);
+            // A prefill worker is full of prompts that wait to be handed over: one it starts, it must be able to finish.
+            let room_for = if self.pool == Pool::Prefill { request.known() } else { reused + tokens };
+            if !self.allocate(request, prefix, room_for, 0) {
+                return;
+            }
             self.admitted(world, id, reused);
             self.batch.push(Scheduled { request: id, tokens });
             budget -= tokens;
@@ -396,8 +407,11 @@ impl Worker {
             let Some(&id) = self.waiting.front() else { return };
             let headroom = self.expected_growth_blocks(world, id);
             let request = &mut world.requests[id];
-            let Some(reused) = self.allocate(request, request.known(), headroom) else { return };
-            let tokens = request.remaining().min(budget);
+            let prefix = self.prefix(request);
+            if !self.allocate(request, prefix, request.known(), headroom) {
+                return;
+            }
+            let (reused, tokens) = (request.computed, request.remaining().min(budget));
             self.admitted(world, id, reused);
             self.batch.push(Scheduled { request: id, tokens });
             budget -= tokens;

@@ -85,6 +85,8 @@ fn only_what_a_row_lacks_is_not_applicable() {
     };
     assert_eq!(lacks(VA), ["q2.handoff_complete", "q2.handoff_order", "q2.source_released_last"]);
     assert_eq!(lacks(SD), [""; 0]);
+    let aggregated = coverage(VA, &report(VA));
+    assert!(aggregated.holds(ItemId::NoCycling) && !aggregated.holds(ItemId::HandoffOrder));
 }
 
 /// Report, member, new value, the only item that must notice.

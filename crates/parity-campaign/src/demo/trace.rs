@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn the_trace_is_the_one_the_rows_were_found_on() {
         let digest = Sha256::of(text().as_bytes()).to_string();
-        assert_eq!(digest, "TRACE_DIGEST");
+        assert_eq!(digest, "765cc1a001e7e3441073edf4ae9f1600b1b2d764b1806c2477c6eae4495db2f2");
     }
 
     #[test]

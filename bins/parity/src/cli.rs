@@ -1,0 +1,118 @@
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use command_line::{Exit, MessageFormat};
+use parity_campaign::demo::Fault;
+
+use crate::{demo, run, verify};
+
+/// Compare two revisions of a KV-cache replay harness: behaviour first, then speed.
+#[derive(Debug, Parser)]
+#[command(name = "parity", version, after_help = Exit::help_table())]
+struct Cli {
+    /// How results are printed on stdout; everything else goes to stderr
+    #[arg(long, global = true, value_enum, default_value_t, value_name = "FORMAT")]
+    message_format: MessageFormat,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run a campaign from its file and keep the evidence
+    Run(RunArgs),
+    /// Try the whole protocol on a small harness that comes with this command
+    Demo(DemoArgs),
+    /// Write a campaign file with pinned revisions to start from
+    Init(InitArgs),
+    /// Check that the evidence of a finished campaign is whole and unaltered
+    Verify(VerifyArgs),
+}
+
+/// Run a campaign.
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    /// The campaign file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) campaign: PathBuf,
+    /// Where the evidence goes; must not exist
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: PathBuf,
+    /// The repository, instead of the one the campaign file names
+    #[arg(long, value_name = "DIR")]
+    pub(crate) repo: Option<PathBuf>,
+    /// The trace, instead of the one the campaign file names; it must have the same SHA-256
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace: Option<PathBuf>,
+    /// Node-local folder for artifacts and inputs while measuring
+    #[arg(long, value_name = "DIR")]
+    pub(crate) staging: Option<PathBuf>,
+    /// Take compiled registry packages over from this earlier build, as in OUT/work/build/b of a campaign that was run with
+    /// --keep-work; nothing else is ever taken over
+    #[arg(long, value_name = "DIR")]
+    pub(crate) seed: Option<PathBuf>,
+    /// Keep checkouts, build trees and outputs below OUT/work
+    #[arg(long)]
+    pub(crate) keep_work: bool,
+}
+
+/// Run the demonstration.
+#[derive(Debug, Args)]
+pub(crate) struct DemoArgs {
+    /// Plant this fault in the candidate
+    #[arg(long, value_name = "FAULT", value_parser = clap::builder::PossibleValuesParser::new(FAULTS))]
+    pub(crate) show: Option<String>,
+    /// Keep the evidence here; must not exist
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+}
+
+/// The faults by name.
+pub(crate) const FAULTS: [&str; 6] =
+    ["slower", "different", "unstable", "flood", "no-pressure", "missing-metric"];
+
+impl DemoArgs {
+    /// The fault asked for.
+    pub(crate) fn fault(&self) -> anyhow::Result<Option<Fault>> {
+        Ok(self.show.as_deref().map(str::parse).transpose()?)
+    }
+}
+
+/// Write a campaign file.
+#[derive(Debug, Args)]
+pub(crate) struct InitArgs {
+    /// Revision compared against: any name git understands; the file gets its full id
+    #[arg(long, value_name = "REF")]
+    pub(crate) baseline: String,
+    /// Revision that must prove itself
+    #[arg(long, value_name = "REF")]
+    pub(crate) candidate: String,
+    /// The repository that has both
+    #[arg(long, value_name = "DIR")]
+    pub(crate) repo: PathBuf,
+    /// The trace to cut the window from
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace: Option<PathBuf>,
+    /// Where the file goes; stdout without it
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+/// Check evidence.
+#[derive(Debug, Args)]
+pub(crate) struct VerifyArgs {
+    /// The evidence
+    #[arg(value_name = "DIR")]
+    pub(crate) dir: PathBuf,
+}
+
+pub(crate) fn run() -> Exit {
+    let cli = Cli::parse();
+    let result = match &cli.command {
+        Command::Run(args) => run::run(args, cli.message_format),
+        Command::Demo(args) => demo::run(args, cli.message_format),
+        Command::Init(args) => run::init(args),
+        Command::Verify(args) => verify::run(args, cli.message_format),
+    };
+    result.unwrap_or_else(|failure| failure.report())
+}

@@ -1,0 +1,11 @@
+//! The `parity` command: see `parity --help`.
+
+mod cli;
+mod console;
+mod demo;
+mod run;
+mod verify;
+
+fn main() -> command_line::Exit {
+    command_line::guard("parity", cli::run)
+}

@@ -1,0 +1,70 @@
+use std::path::Path;
+
+use command_line::{Exit, Interrupt, MessageFormat, describe_error};
+use cpu_placement::CancelToken;
+use parity_campaign::{CampaignFile, Cause, Options, Report, run_campaign};
+
+use crate::cli::{InitArgs, RunArgs};
+use crate::console::{Console, Failure, exit_of};
+
+pub(crate) fn run(args: &RunArgs, format: MessageFormat) -> Result<Exit, Failure> {
+    let file = read_campaign(&args.campaign)?;
+    let mut options = Options::new(&args.out);
+    options.repository = args.repo.clone();
+    options.trace = args.trace.clone();
+    options.keep_work = args.keep_work;
+    options.seed = args.seed.clone();
+    if let Some(staging) = &args.staging {
+        options.staging = staging.clone();
+    }
+    let report = campaign(&file, &options, format)?;
+    Ok(exit_of(&report))
+}
+
+fn read_campaign(path: &Path) -> Result<CampaignFile, Failure> {
+    CampaignFile::read(path).map_err(|error| {
+        Failure::new(Exit::BadInput, format!("{}: {}", path.display(), describe_error(&error)))
+    })
+}
+
+/// Runs a campaign under the signals of this process and prints its report.
+pub(crate) fn campaign(file: &CampaignFile, options: &Options, format: MessageFormat) -> Result<Report, Failure> {
+    let interrupt = Interrupt::install()
+        .map_err(|error| Failure::new(Exit::HostUnfit, format!("install signal handlers: {error}")))?;
+    let cancel = CancelToken::from_flag(interrupt.flag());
+    let mut console = Console::new(format);
+    match run_campaign(file, options, &cancel, &mut console) {
+        Ok(report) => {
+            console.finish(&report)?;
+            Ok(report)
+        }
+        Err(error) if error.cause == Cause::Cancelled => {
+            let exit = interrupt.exit().unwrap_or(Exit::Signal(2));
+            Err(Failure::new(exit, describe_error(&error)))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+pub(crate) fn init(args: &InitArgs) -> Result<Exit, Failure> {
+    let request = parity_campaign::InitRequest {
+        repository: args.repo.clone(),
+        baseline: args.baseline.clone(),
+        candidate: args.candidate.clone(),
+        trace: args.trace.clone(),
+    };
+    let text = parity_campaign::init(&request)
+        .map_err(|error| Failure::new(Exit::BadInput, describe_error(&error)))?;
+    match &args.output {
+        Some(path) => write_new(path, &text)?,
+        None => print!("{text}"),
+    }
+    Ok(Exit::Ok)
+}
+
+/// Writes a file that does not exist yet.
+fn write_new(path: &Path, text: &str) -> Result<(), Failure> {
+    use std::io::Write;
+    let created = std::fs::File::create_new(path).and_then(|mut file| file.write_all(text.as_bytes()));
+    created.map_err(|error| Failure::new(Exit::BadInput, format!("write {}: {error}", path.display())))
+}

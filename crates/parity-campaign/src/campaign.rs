@@ -1,0 +1,239 @@
+//! The pipeline: each stage reads what the ones before it recorded and adds its own.
+
+use cpu_placement::CancelToken;
+use serde_json::json;
+
+use crate::context::{Context, Options, Progress};
+use crate::definition::{AUTHORITATIVE_METRIC, CampaignFile, Definition};
+use crate::error::{At, CampaignError, Cause, with_causes};
+use crate::record::{
+    BuildRecord, Measurable, MeasureRecord, PerformanceVerdict, PinRecord, PlaceRecord, RowOutcome, RowRecord,
+};
+use crate::report::{REPORT_SCHEMA, Report, markdown, performance_verdict, semantic_verdict};
+use crate::stage::Stage;
+use crate::stage::build::{self, Built};
+use crate::stage::slice::Sliced;
+use crate::stage::{cleanup, judge, measure, pin, place, run, slice};
+
+/// Runs a whole campaign and leaves its evidence in `options.out`.
+///
+/// # Errors
+///
+/// [`CampaignError`] when a stage cannot go on: bad input, an unfit host, a harness that cannot be built, a stop for
+/// review before anything ran, an interruption. The journal says so, scratch is removed, and the bundle has no
+/// manifest. A harness that fails in one row is not an error: the report says so.
+pub fn run_campaign(
+    file: &CampaignFile,
+    options: &Options,
+    cancel: &CancelToken,
+    progress: &mut dyn Progress,
+) -> Result<Report, CampaignError> {
+    let mut context = Context::create(file, options, cancel, progress)?;
+    match pipeline(&mut context) {
+        Ok(report) => {
+            context.bundle.seal().map(drop).at(Stage::Report, Cause::HostUnfit)?;
+            Ok(report)
+        }
+        Err(error) => {
+            give_up(&context, &error);
+            Err(error)
+        }
+    }
+}
+
+/// Leaves a bundle that says why it has no end.
+fn give_up(context: &Context<'_>, error: &CampaignError) {
+    let payload = json!({ "stage": error.stage, "row": error.row, "why": with_causes(error) });
+    if let Err(second) = context.append(error.stage, "campaign.failed", &payload) {
+        tracing::warn!(error = &second as &dyn std::error::Error, "the failure could not be recorded");
+    }
+    cleanup::after_failure(context);
+}
+
+fn pipeline(context: &mut Context<'_>) -> Result<Report, CampaignError> {
+    begin(context)?;
+    let pinned = context.timed(Stage::Pin, |context| pin::pin(context))?;
+    let built = context.timed(Stage::Build, |context| build::build(context, &pinned))?;
+    let sliced = context.timed(Stage::Slice, |context| slice::slice(context, pinned.baseline()))?;
+    let placed = context.timed(Stage::Place, |context| {
+        let placed = place::place(context)?;
+        context.record(Stage::Place, "records/place.json", &placed.record)?;
+        Ok(placed)
+    })?;
+    let rows = judge_rows(context, &built, &sliced, &placed)?;
+    context.timed(Stage::Lifecycle, |context| context.append(Stage::Lifecycle, "lifecycle", &lifecycles()))?;
+    let stop = rows.metric_missing.as_deref();
+    let measurements = measure_rows(context, &rows.records, &built, &sliced, &placed, stop)?;
+    let parts = Parts {
+        pin: pinned.record,
+        build: built.record,
+        slice: sliced.manifest,
+        place: placed.record,
+        rows: rows.records,
+        measurements,
+        stops: built.stops.into_iter().chain(rows.metric_missing).collect(),
+    };
+    conclude(context, parts)
+}
+
+fn begin(context: &mut Context<'_>) -> Result<(), CampaignError> {
+    context.bundle.write_file("campaign.toml", &context.file.bytes).at(Stage::Pin, Cause::HostUnfit)?;
+    let payload = json!({
+        "campaign": context.definition().name,
+        "campaign_sha256": context.file.sha256,
+        "preflight": context.definition().preflight,
+        "written_by": written_by(),
+    });
+    context.append(Stage::Pin, "campaign.started", &payload)
+}
+
+fn written_by() -> String {
+    concat!("parity-campaign ", env!("CARGO_PKG_VERSION")).to_owned()
+}
+
+/// What is not forced yet is said, not left out.
+fn lifecycles() -> serde_json::Value {
+    json!({ "covered": [], "not_covered": NOT_COVERED })
+}
+
+const NOT_COVERED: [&str; 4] = [
+    "router queueing with an explicit threshold",
+    "a forced preemption edge apart from the rows",
+    "scale to zero, scale up and release of pending work",
+    "production-routing timing (the artifacts route with a seed)",
+];
+
+/// Every row's semantic outcome, and why the metric cannot be measured, if so.
+struct JudgedRows {
+    records: Vec<RowRecord>,
+    metric_missing: Option<String>,
+}
+
+fn judge_rows(
+    context: &mut Context<'_>,
+    built: &Built,
+    sliced: &Sliced,
+    placed: &place::Placed,
+) -> Result<JudgedRows, CampaignError> {
+    let mut judged = JudgedRows { records: Vec::new(), metric_missing: None };
+    for row in &context.definition().rows {
+        context.progress.note(&format!("row {}", row.name));
+        let repetitions = context.timed(Stage::Run, |context| {
+            run::run(context, row, &built.harness, &sliced.path, &placed.correctness)
+        })?;
+        let missing = repetitions.iter().find_map(|repetition| repetition.metric_missing.clone());
+        judged.metric_missing = judged.metric_missing.or(missing);
+        let record = judge::judge(context, row, &repetitions, sliced.totals)?;
+        judged.records.push(record);
+    }
+    Ok(judged)
+}
+
+/// Whether a row may be measured (M12).
+fn measurable(definition: &Definition, row: &RowRecord, metric_stop: Option<&str>) -> Measurable {
+    let no = |reason: &str| Measurable::No { reason: reason.to_owned() };
+    if let Some(stop) = metric_stop {
+        return no(stop);
+    }
+    match &row.outcome {
+        RowOutcome::Match => Measurable::Yes,
+        RowOutcome::Differs if definition.measure.measure_differing_rows => Measurable::UnequalWork,
+        RowOutcome::Differs => no("the digests differ and measure_differing_rows is false"),
+        RowOutcome::Unstable { .. } => no("a revision does not agree with itself"),
+        RowOutcome::Unqualified { .. } => no("the row does not qualify"),
+        RowOutcome::TargetFailed { .. } => no("the harness failed"),
+        RowOutcome::StopForReview { .. } => no("the row waits for a review"),
+    }
+}
+
+fn measure_rows(
+    context: &mut Context<'_>,
+    rows: &[RowRecord],
+    built: &Built,
+    sliced: &Sliced,
+    placed: &place::Placed,
+    metric_stop: Option<&str>,
+) -> Result<Vec<MeasureRecord>, CampaignError> {
+    let definition = context.definition();
+    let decisions: Vec<Measurable> = rows.iter().map(|row| measurable(definition, row, metric_stop)).collect();
+    let none = decisions.iter().all(|decision| matches!(decision, Measurable::No { .. }));
+    let node = if none { None } else { Some(context.timed(Stage::Measure, |c| measure::Node::prepare(c, built, sliced))?) };
+    let mut records = Vec::with_capacity(rows.len());
+    for (row, decision) in definition.rows.iter().zip(decisions) {
+        let record = match (decision, &node) {
+            (Measurable::No { reason }, _) => measure::not_measured(definition, row, reason),
+            (decision, Some(node)) => measure::measure(context, node, row, &decision, &placed.measured)?,
+            (_, None) => return Err(CampaignError::new(Stage::Measure, Cause::Bug, "no node was prepared")),
+        };
+        context.record(Stage::Gate, &format!("records/measure-{}.json", row.name), &record)?;
+        records.push(record);
+    }
+    Ok(records)
+}
+
+/// What the report is made of.
+struct Parts {
+    pin: PinRecord,
+    build: BuildRecord,
+    slice: mooncake_trace::SliceManifest,
+    place: PlaceRecord,
+    rows: Vec<RowRecord>,
+    measurements: Vec<MeasureRecord>,
+    stops: Vec<String>,
+}
+
+fn conclude(context: &mut Context<'_>, parts: Parts) -> Result<Report, CampaignError> {
+    // Scratch goes first, so that the report is the last thing written before the seal.
+    context.timed(Stage::Cleanup, |context| cleanup::clean_up(context))?;
+    context.timed(Stage::Report, |context| {
+        let report = assemble(context, parts);
+        context.record(Stage::Report, "report.json", &report)?;
+        context.bundle.write_file("report.md", markdown(&report).as_bytes()).at(Stage::Report, Cause::HostUnfit)?;
+        Ok(report)
+    })
+}
+
+fn assemble(context: &Context<'_>, parts: Parts) -> Report {
+    let definition = context.definition();
+    Report {
+        schema: REPORT_SCHEMA.to_owned(),
+        written_by: written_by(),
+        campaign: definition.name.clone(),
+        campaign_sha256: context.file.sha256,
+        preflight: definition.preflight,
+        semantic: semantic_verdict(&parts.rows),
+        performance: performance_verdict(&parts.measurements),
+        labels: labels(definition),
+        limit_ratio: definition.measure.gate.limit_ratio,
+        window_offset: definition.trace.offset,
+        exclusions: definition.canonical.exclusions.clone(),
+        reviews: definition.reviews.clone(),
+        not_covered: NOT_COVERED.map(str::to_owned).to_vec(),
+        stages: context.times.clone(),
+        stops: parts.stops,
+        pin: parts.pin,
+        build: parts.build,
+        slice: parts.slice,
+        place: parts.place,
+        rows: parts.rows,
+        measurements: parts.measurements,
+    }
+}
+
+/// Labels that go wherever a timing result goes.
+pub(crate) fn labels(definition: &Definition) -> Vec<String> {
+    let preflight = definition.preflight.then(|| "PREFLIGHT".to_owned());
+    let metric = (!definition.is_authoritative()).then(|| {
+        format!("NON-AUTHORITATIVE: {} is not {AUTHORITATIVE_METRIC}", definition.measure.metric)
+    });
+    preflight.into_iter().chain(metric).collect()
+}
+
+/// A performance verdict is only worth its row's semantic outcome.
+impl MeasureRecord {
+    /// Whether this row was measured at all.
+    #[must_use]
+    pub fn is_measured(&self) -> bool {
+        self.verdict != PerformanceVerdict::NotMeasured
+    }
+}

@@ -1,0 +1,197 @@
+//! What TOML types cannot say: ranges, uniqueness and agreement between keys.
+
+use std::collections::BTreeSet;
+
+use crate::error::with_causes;
+
+use super::{
+    CAMPAIGN_SCHEMA, CLOSED_EXCLUSIONS, Definition, DefinitionError, Engine, Patch, PatchKind, PatchTarget, Revision,
+    Row, Topology,
+};
+
+type Checked = Result<(), DefinitionError>;
+
+fn wrong(key: impl Into<String>, message: impl Into<String>) -> Checked {
+    Err(DefinitionError::Value { key: key.into(), message: message.into() })
+}
+
+fn require(holds: bool, key: impl Into<String>, message: impl Into<String>) -> Checked {
+    if holds { Ok(()) } else { wrong(key, message) }
+}
+
+impl Definition {
+    pub(super) fn check(&self) -> Checked {
+        require(self.schema == CAMPAIGN_SCHEMA, "schema", format!("expected {CAMPAIGN_SCHEMA:?}, found {:?}", self.schema))?;
+        check_name("name", &self.name)?;
+        check_revision("baseline", &self.baseline)?;
+        check_revision("candidate", &self.candidate)?;
+        require(!self.build.features.is_empty(), "build.features", "name at least one feature")?;
+        check_features("build.features", &self.build.features)?;
+        require(self.build.max_growth >= 0.0, "build.max_growth", "must not be negative")?;
+        self.check_patches()?;
+        self.check_trace()?;
+        self.check_rows()?;
+        self.check_canonical()?;
+        self.check_reviews()?;
+        self.check_measure()
+    }
+
+    fn check_patches(&self) -> Checked {
+        self.patches.iter().enumerate().try_for_each(|(index, patch)| check_patch(index, patch))
+    }
+
+    fn check_trace(&self) -> Checked {
+        require(self.trace.count > 0, "trace.count", "must be at least 1")?;
+        let speedup = self.replay.arrival_speedup_ratio;
+        require(
+            speedup.is_finite() && speedup > 0.0,
+            "replay.arrival_speedup_ratio",
+            format!("must be finite and above 0, found {speedup}"),
+        )
+    }
+
+    fn check_rows(&self) -> Checked {
+        require(!self.rows.is_empty(), "row", "at least one row is needed")?;
+        let mut names = BTreeSet::new();
+        for (index, row) in self.rows.iter().enumerate() {
+            check_row(&format!("row[{index}]"), row)?;
+            require(names.insert(&row.name), format!("row[{index}].name"), format!("{:?} is used twice", row.name))?;
+        }
+        Ok(())
+    }
+
+    fn check_canonical(&self) -> Checked {
+        let stated: BTreeSet<&str> = self.canonical.exclusions.iter().map(String::as_str).collect();
+        require(
+            stated == BTreeSet::from(CLOSED_EXCLUSIONS),
+            "canonical.exclusions",
+            format!("the list is closed: exactly {}", CLOSED_EXCLUSIONS.join(", ")),
+        )
+    }
+
+    fn check_reviews(&self) -> Checked {
+        for (index, review) in self.reviews.iter().enumerate() {
+            let fields = [
+                ("subject", &review.subject),
+                ("reason", &review.reason),
+                ("reviewer", &review.reviewer),
+            ];
+            for (name, value) in fields {
+                require(!value.trim().is_empty(), format!("review[{index}].{name}"), "must not be empty")?;
+            }
+            require(is_date(&review.date), format!("review[{index}].date"), "expected YYYY-MM-DD")?;
+        }
+        Ok(())
+    }
+
+    fn check_measure(&self) -> Checked {
+        let measure = &self.measure;
+        require(!measure.metric.is_empty(), "measure.metric", "must name a timing field")?;
+        let pairs = measure.run.pairs;
+        require(
+            pairs > 0 && pairs.is_multiple_of(2),
+            "measure.run.pairs",
+            format!("must be even and above 0 so that both orders are equally many, found {pairs}"),
+        )?;
+        require(
+            measure.gate.pairs == pairs,
+            "measure.gate.pairs",
+            format!("must be measure.run.pairs, {pairs}, found {}", measure.gate.pairs),
+        )?;
+        let rows = measure.gate.diagnostics.rows;
+        require(
+            usize::try_from(rows).is_ok_and(|rows| rows == self.rows.len()),
+            "measure.gate.diagnostics.rows",
+            format!("must be the number of rows, {}, found {rows}: they share the false-alarm rate", self.rows.len()),
+        )?;
+        match measure.gate.prepare() {
+            Ok(_) => Ok(()),
+            Err(error) => wrong("measure.gate", with_causes(&error)),
+        }
+    }
+}
+
+fn check_name(key: &str, name: &str) -> Checked {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+    let holds = !name.is_empty() && name.len() <= 64 && name.chars().all(plain) && !name.starts_with('.');
+    require(holds, key, format!("expected 1 to 64 letters, digits, `.`, `-` or `_`, found {name:?}"))
+}
+
+fn check_revision(key: &str, revision: &Revision) -> Checked {
+    let hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    let full = revision.commit.len() == 40 && revision.commit.bytes().all(hex);
+    require(
+        full,
+        format!("{key}.commit"),
+        format!("expected a full commit id of 40 lower-case hex digits, found {:?}: pin it", revision.commit),
+    )?;
+    check_features(&format!("{key}.features"), revision.features.as_deref().unwrap_or_default())
+}
+
+fn check_features(key: &str, features: &[String]) -> Checked {
+    for feature in features {
+        let wildcard = matches!(feature.as_str(), "" | "*" | "all" | "all-features" | "--all-features");
+        require(!wildcard, key, format!("{feature:?} is no feature name; list features one by one"))?;
+        require(
+            !feature.to_ascii_lowercase().contains("kvbm"),
+            key,
+            format!("{feature:?}: KVBM replay was removed from the harness; pin a historical protocol instead"),
+        )?;
+    }
+    Ok(())
+}
+
+fn check_patch(index: usize, patch: &Patch) -> Checked {
+    let one_sided = patch.revision != PatchTarget::Both;
+    require(
+        !(patch.kind == PatchKind::Determinism && one_sided),
+        format!("patch[{index}].revision"),
+        "a determinism correction is applied to both revisions or to none",
+    )
+}
+
+fn check_row(key: &str, row: &Row) -> Checked {
+    check_name(&format!("{key}.name"), &row.name)?;
+    check_workers(key, row)?;
+    let counts = [
+        ("block_size", row.block_size),
+        ("num_gpu_blocks", row.num_gpu_blocks),
+        ("max_num_seqs", row.max_num_seqs),
+        ("max_num_batched_tokens", row.max_num_batched_tokens),
+    ];
+    for (name, value) in counts {
+        require(value > 0, format!("{key}.{name}"), "must be at least 1")?;
+    }
+    require(
+        row.pressure.min >= 1 && row.pressure.min <= row.pressure.max,
+        format!("{key}.pressure"),
+        "expected 1 <= min <= max: zero events would not exercise the edge",
+    )?;
+    require(
+        row.engine != Engine::Trtllm || row.name.contains("smoke"),
+        format!("{key}.name"),
+        "a TensorRT-LLM row is smoke coverage; its name must say so",
+    )
+}
+
+fn check_workers(key: &str, row: &Row) -> Checked {
+    let present = [row.workers, row.prefill_workers, row.decode_workers].map(|count| count.is_some_and(|n| n > 0));
+    match row.topology {
+        Topology::Aggregated => require(
+            present == [true, false, false],
+            format!("{key}.workers"),
+            "an aggregated row names `workers` (at least 1) and neither `prefill_workers` nor `decode_workers`",
+        ),
+        Topology::Disaggregated => require(
+            present == [false, true, true],
+            format!("{key}.prefill_workers"),
+            "a disaggregated row names `prefill_workers` and `decode_workers` (at least 1 each) and not `workers`",
+        ),
+    }
+}
+
+fn is_date(text: &str) -> bool {
+    let parts: Vec<&str> = text.split('-').collect();
+    let digits = |part: &str, length: usize| part.len() == length && part.bytes().all(|b| b.is_ascii_digit());
+    matches!(parts[..], [year, month, day] if digits(year, 4) && digits(month, 2) && digits(day, 2))
+}

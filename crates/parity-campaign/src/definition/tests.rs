@@ -1,0 +1,107 @@
+use super::*;
+
+const GOOD: &str = r#"
+schema = "kvrp.campaign.v1"
+name = "example"
+[repository]
+path = "repo"
+[baseline]
+commit = "0000000000000000000000000000000000000001"
+[candidate]
+commit = "0000000000000000000000000000000000000002"
+[trace]
+sha256 = "c2157405477e02aeaaa01e5fcc9794bd9ac146f64643a03aef067853471356b0"
+count = 5000
+[[row]]
+name = "vllm-aggregated"
+engine = "vllm"
+topology = "aggregated"
+workers = 4
+block_size = 64
+num_gpu_blocks = 6144
+max_num_seqs = 16
+max_num_batched_tokens = 8192
+pressure = { min = 1, max = 3 }
+[measure.run]
+seed = 1
+[measure.gate.diagnostics]
+rows = 1
+"#;
+
+/// The definition other modules test with.
+pub(crate) fn good() -> Definition {
+    parse(GOOD).expect("valid").definition
+}
+
+fn parse(text: &str) -> Result<CampaignFile, DefinitionError> {
+    CampaignFile::parse(text.as_bytes().to_vec(), PathBuf::new())
+}
+
+#[test]
+fn defaults_are_the_protocol() {
+    let file = parse(GOOD).expect("valid");
+    let definition = file.definition;
+    assert_eq!(definition.measure.run.pairs, 60);
+    assert_eq!(definition.measure.run.warmups_per_arm, 5);
+    assert_eq!(definition.measure.metric, "replay_execution_ms");
+    assert!(definition.is_authoritative());
+    assert_eq!(definition.build.features, ["replay-bench"]);
+    assert_eq!(definition.canonical.exclusions.len(), 3);
+    assert_eq!(file.sha256, Sha256::of(GOOD.as_bytes()));
+}
+
+/// One edit of the good file, and what the error must say.
+fn check(from: &str, to: &str, expected: &str) {
+    assert!(GOOD.contains(from), "{from}");
+    let error = parse(&GOOD.replacen(from, to, 1)).expect_err(to).to_string();
+    assert!(error.contains(expected), "{to:?} gave {error:?}, expected {expected:?}");
+}
+
+#[test]
+fn one_fault_one_message() {
+    check("name = \"example\"", "nmae = \"example\"", "did you mean `name`?");
+    check("num_gpu_blocks", "num_gpu_block", "did you mean `num_gpu_blocks`?");
+    check("seed = 1", "seed = 1\npair = 10", "did you mean `pairs`?");
+    check("engine = \"vllm\"", "engine = \"vlm\"", "did you mean `vllm`?");
+    check("name = \"example\"", "name = \"a b\"", "key name: expected 1 to 64 letters");
+    check("kvrp.campaign.v1", "kvrp.campaign.v2", "key schema");
+    check("0000000000000000000000000000000000000001", "main", "key baseline.commit");
+    check("0000000000000000000000000000000000000002", "00000002", "pin it");
+    check("count = 5000", "count = 0", "key trace.count");
+    check("seed = 1", "seed = 1\npairs = 7", "key measure.run.pairs");
+    check("seed = 1", "seed = 1\npairs = 58", "key measure.gate.pairs: must be measure.run.pairs, 58");
+    check("rows = 1", "rows = 4", "key measure.gate.diagnostics.rows");
+    check("[measure.gate.diagnostics]", "[measure.gate]\nconfidence = 1.0\n[measure.gate.diagnostics]", "line 28");
+    check("[measure.gate.diagnostics]", "[measure.gate]\nlimit_ratio = -1.0\n[measure.gate.diagnostics]", "measure.gate");
+    check("seed = 1", "seed = -1", "line 27");
+    check("min = 1", "min = 0", "row[0].pressure");
+    check("workers = 4", "prefill_workers = 4", "row[0].workers");
+    check("topology = \"aggregated\"", "topology = \"disaggregated\"", "row[0].prefill_workers");
+    check("[measure.run]", "[build]\nfeatures = [\"all\"]\n[measure.run]", "build.features");
+    check("[measure.run]", "[build]\nfeatures = [\"kvbm-offload\"]\n[measure.run]", "KVBM");
+    check("[measure.run]", "[canonical]\nexclusions = [\"/summary/wall_time_ms\"]\n[measure.run]", "the list is closed");
+    check("count = 5000", "count = 5000\nsha = 1", "did you mean `sha256`?");
+}
+
+#[test]
+fn a_one_sided_determinism_patch_is_refused() {
+    let patch = "[[patch]]\nkind = \"determinism\"\nrevision = \"candidate\"\nfile = \"p\"\n\
+                 sha256 = \"c2157405477e02aeaaa01e5fcc9794bd9ac146f64643a03aef067853471356b0\"\n[measure.run]";
+    check("[measure.run]", patch, "patch[0].revision");
+}
+
+#[test]
+fn a_review_must_be_whole() {
+    let review = "[[review]]\nkind = \"exclusion\"\nsubject = \"/a\"\nreason = \" \"\nreviewer = \"x\"\n\
+                  date = \"2026-01-01\"\n[measure.run]";
+    check("[measure.run]", review, "review[0].reason");
+}
+
+#[test]
+fn row_names_are_unique() {
+    let start = GOOD.find("[[row]]").expect("row");
+    let end = GOOD.find("[measure.run]").expect("measure");
+    let twice = format!("{}{}{}", &GOOD[..end], &GOOD[start..end], &GOOD[end..]);
+    let error = parse(&twice).expect_err("twice").to_string();
+    assert!(error.contains("row[1].name") && error.contains("used twice"), "{error}");
+}

@@ -1,0 +1,53 @@
+//! The stages of a parity campaign, in order.
+//!
+//! A [`CampaignFile`] names two commits, one workload and the frozen rows. [`run_campaign`] takes it through every
+//! [`Stage`] and leaves an evidence bundle; the [`Report`] has one semantic and one performance verdict, and everything
+//! they rest on. [`demo`] makes a small repository to try it on.
+//!
+//! ```no_run
+//! use cpu_placement::CancelToken;
+//! use parity_campaign::{CampaignFile, Conclusion, Options, Silent, run_campaign};
+//!
+//! let file = CampaignFile::read("campaign.toml".as_ref())?;
+//! let report = run_campaign(&file, &Options::new("evidence"), &CancelToken::new(), &mut Silent)?;
+//! if report.conclusion() == Conclusion::Pass {
+//!     println!("{}", parity_campaign::markdown(&report));
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+
+mod campaign;
+pub mod canonical_report;
+mod context;
+pub mod coverage;
+pub mod definition;
+pub mod demo;
+mod divergence;
+mod error;
+mod harness;
+mod record;
+mod report;
+mod seeds;
+mod stage;
+mod template;
+pub mod timing_record;
+
+pub use campaign::run_campaign;
+pub use context::{Options, Progress, Silent, StageTime};
+pub use definition::{CampaignFile, Definition, DefinitionError};
+pub use divergence::{Divergence, first_divergence};
+pub use error::{CampaignError, Cause};
+pub use harness::{missing_flags, needed_flags, row_options};
+pub use record::{
+    AppliedPatch, ArtifactRecord, Both, BuildRecord, CanonicalDigest, DifferenceRecord, Growth, Measurable,
+    MeasureRecord, PerformanceVerdict, PinRecord, PinnedRevision, PlaceRecord, RatioBounds, RepetitionRecord, ReportFile,
+    RowOutcome, RowRecord, SemanticVerdict, Side,
+};
+pub use report::{
+    Conclusion, PULL_REQUEST_COMMENT_CHARS, REPORT_SCHEMA, Report, markdown, performance_verdict, semantic_verdict,
+};
+pub use stage::Stage;
+pub use template::{InitError, InitRequest, demo_campaign, init};
+pub use stage::slice::TRACES_VARIABLE;

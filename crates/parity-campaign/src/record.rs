@@ -1,0 +1,379 @@
+//! What each stage leaves in the bundle. Stored types are apart from working types, so that a change of ours shows up
+//! as a change of the format. docs/FORMAT.md describes every file and key.
+
+use std::collections::BTreeMap;
+
+use canonical_json::{DiffGroup, Sha256};
+use paired_stats::Judgement;
+use serde::{Deserialize, Serialize};
+
+use crate::coverage::Coverage;
+use crate::definition::{PatchKind, PatchTarget};
+use crate::divergence::Divergence;
+
+/// Which of the two revisions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Side {
+    /// The revision compared against.
+    Baseline,
+    /// The revision that must prove itself.
+    Candidate,
+}
+
+impl Side {
+    /// Both, baseline first.
+    pub const BOTH: [Side; 2] = [Side::Baseline, Side::Candidate];
+
+    /// The name used in files and messages.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Side::Baseline => "baseline",
+            Side::Candidate => "candidate",
+        }
+    }
+
+    /// One letter, so that paths of both arms are equally long (M13).
+    #[must_use]
+    pub const fn letter(self) -> &'static str {
+        match self {
+            Side::Baseline => "b",
+            Side::Candidate => "c",
+        }
+    }
+}
+
+/// A value for each revision.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Both<T> {
+    /// The baseline's.
+    pub baseline: T,
+    /// The candidate's.
+    pub candidate: T,
+}
+
+impl<T> Both<T> {
+    /// The value of one side.
+    pub fn get(&self, side: Side) -> &T {
+        match side {
+            Side::Baseline => &self.baseline,
+            Side::Candidate => &self.candidate,
+        }
+    }
+
+    /// Makes one value per side.
+    pub(crate) fn try_make<E>(mut make: impl FnMut(Side) -> Result<T, E>) -> Result<Self, E> {
+        Ok(Both { baseline: make(Side::Baseline)?, candidate: make(Side::Candidate)? })
+    }
+}
+
+/// `records/pin.json`
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct PinRecord {
+    /// The commits.
+    pub revisions: Both<PinnedRevision>,
+    /// How the baseline relates to the candidate in the repository's history.
+    pub ancestry: String,
+    /// The relationship stated in the campaign file.
+    pub stated: Option<String>,
+    /// Patches applied, kept out of the semantic delta.
+    pub patches: Vec<AppliedPatch>,
+}
+
+/// One commit.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct PinnedRevision {
+    /// Full id.
+    pub commit: String,
+    /// Its tree.
+    pub tree: String,
+    /// Name from the campaign file.
+    pub label: String,
+}
+
+/// One patch.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct AppliedPatch {
+    /// Determinism or timing boundary.
+    pub kind: PatchKind,
+    /// Which revision got it.
+    pub revision: PatchTarget,
+    /// Base name of the file.
+    pub file: String,
+    /// Digest of the file.
+    pub sha256: Sha256,
+}
+
+/// `records/build.json`
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct BuildRecord {
+    /// One artifact per revision, with everything its build recorded.
+    pub artifacts: Both<ArtifactRecord>,
+    /// Growth of candidate over baseline.
+    pub growth: Growth,
+    /// Whether both artifacts are the same bytes.
+    pub equal_artifacts: bool,
+}
+
+/// One artifact.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ArtifactRecord {
+    /// Digest of the executable.
+    pub sha256: Sha256,
+    /// Its size.
+    pub bytes: u64,
+    /// Size of its `.text`.
+    pub text_bytes: u64,
+    /// Explicit features.
+    pub features: Vec<String>,
+    /// How long the build took.
+    pub wall_ms: u64,
+    /// What revision-pin recorded: command line, toolchain, environment, configuration files, seeded units.
+    pub details: serde_json::Value,
+}
+
+/// Growth as a ratio: 0.05 is five per cent larger.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Growth {
+    /// Of the file.
+    pub size_ratio: f64,
+    /// Of `.text`.
+    pub text_ratio: f64,
+}
+
+/// `records/place.json`
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct PlaceRecord {
+    /// The machine, without its name.
+    pub host: serde_json::Value,
+    /// The plan, as cpu-placement made it.
+    pub plan: serde_json::Value,
+    /// CPU list of each concurrent correctness process.
+    pub correctness_cpus: Vec<String>,
+    /// CPU list of every measured process, the same for both arms.
+    pub measured_cpus: String,
+    /// What a reader must know about the plan.
+    pub notes: Vec<String>,
+}
+
+/// One start of the harness for a correctness repetition: a journal record of kind `repetition`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct RepetitionRecord {
+    /// The row.
+    pub row: String,
+    /// The revision.
+    pub side: Side,
+    /// 1 or 2.
+    pub repetition: u32,
+    /// The CPUs it was given.
+    pub cpus: String,
+    /// The arguments, with paths relative to its folder.
+    pub arguments: Vec<String>,
+    /// How it ended and what it used, as cpu-placement saw it.
+    pub finished: serde_json::Value,
+    /// The report it wrote.
+    pub report: Option<ReportFile>,
+    /// The timing record it wrote, as text.
+    pub timing: Option<String>,
+    /// Why this attempt does not count.
+    pub fault: Option<String>,
+}
+
+/// A report as the harness wrote it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReportFile {
+    /// Digest of the file.
+    pub sha256: Sha256,
+    /// Its size.
+    pub bytes: u64,
+}
+
+/// `records/rows/NAME.json`: everything about a row up to its semantic outcome.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct RowRecord {
+    /// The row.
+    pub row: String,
+    /// The frozen options as given to the harness.
+    pub options: Vec<String>,
+    /// Canonical digests of each repetition.
+    pub digests: Both<Vec<CanonicalDigest>>,
+    /// Whether each revision agrees with itself.
+    pub stable: Both<bool>,
+    /// Whether the revisions agree.
+    pub equal: bool,
+    /// What each revision exercised.
+    pub coverage: Both<Option<Coverage>>,
+    /// The first differences, when something differs.
+    pub difference: Option<DifferenceRecord>,
+    /// The conclusion.
+    pub outcome: RowOutcome,
+}
+
+/// One canonical digest.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CanonicalDigest {
+    /// Digest of the canonical form.
+    pub sha256: Sha256,
+    /// Length of the canonical form.
+    pub bytes: u64,
+    /// Which exclusions were present in the report.
+    pub excluded_present: Vec<String>,
+}
+
+/// Two reports that differ.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct DifferenceRecord {
+    /// What was compared: `baseline with itself`, `candidate with itself`, `baseline with candidate`.
+    pub between: String,
+    /// How many values differ.
+    pub total: u64,
+    /// Differences grouped by shape.
+    pub groups: Vec<DiffGroup>,
+    /// Whether the list was cut.
+    pub truncated: bool,
+    /// The first divergence in virtual time.
+    pub first_divergence: Option<Divergence>,
+    /// The full reports kept in the bundle.
+    pub kept: Vec<String>,
+}
+
+/// The semantic outcome of a row.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "kind")]
+pub enum RowOutcome {
+    /// Equal digests, and both revisions exercised what the row claims.
+    Match,
+    /// The digests differ and nothing explains it.
+    Differs,
+    /// A revision does not agree with itself.
+    Unstable {
+        /// Which.
+        sides: Vec<Side>,
+    },
+    /// Something the row claims was not exercised.
+    Unqualified {
+        /// The failed items: `side: item: why`.
+        items: Vec<String>,
+    },
+    /// The harness crashed, hung or wrote something malformed.
+    TargetFailed {
+        /// What happened.
+        fault: String,
+    },
+    /// A reviewer must decide.
+    StopForReview {
+        /// What must be decided.
+        reason: String,
+    },
+}
+
+/// What the measuring stage may do with a row.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "kind")]
+pub enum Measurable {
+    /// Parity holds; the result is a parity verdict.
+    Yes,
+    /// The digests differ and the campaign asks for the measurement all the same (M12).
+    UnequalWork,
+    /// It is not measured.
+    No {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// `records/measure/NAME.json`: the outcome of one row's measurement.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct MeasureRecord {
+    /// The row.
+    pub row: String,
+    /// The metric's name.
+    pub metric: String,
+    /// Labels that go wherever the result goes.
+    pub labels: Vec<String>,
+    /// The verdict.
+    pub verdict: PerformanceVerdict,
+    /// Every reason for it.
+    pub reasons: Vec<String>,
+    /// Everything the verdict rests on: bounds, ranks, coverage, diagnostics, numbers for readers.
+    pub judgement: Option<Judgement>,
+    /// Median of each arm, in milliseconds.
+    pub median_ms: Option<Both<f64>>,
+    /// Median ratio with its one-sided bounds.
+    pub ratio: Option<RatioBounds>,
+    /// Attempts by kind.
+    pub attempts: BTreeMap<String, u64>,
+    /// How long the row took.
+    pub wall_ms: u64,
+}
+
+/// A median ratio with its bounds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RatioBounds {
+    /// One-sided lower bound.
+    pub lower: Option<f64>,
+    /// Sample median.
+    pub median: f64,
+    /// One-sided upper bound.
+    pub upper: Option<f64>,
+    /// Rank of the lower bound, from 1.
+    pub lower_rank: Option<u64>,
+    /// Rank of the upper bound, from 1.
+    pub upper_rank: Option<u64>,
+    /// Confidence that each bound reaches at least.
+    pub confidence: f64,
+    /// Pairs.
+    pub pairs: u64,
+}
+
+/// The performance verdict of a row or a campaign.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PerformanceVerdict {
+    /// The upper bound is within the limit.
+    Pass,
+    /// The lower bound is beyond the limit.
+    Fail,
+    /// The measurement cannot tell.
+    Inconclusive,
+    /// The harness failed while it was measured.
+    Blocked,
+    /// It was not measured.
+    NotMeasured,
+}
+
+impl PerformanceVerdict {
+    /// The word used in reports.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            PerformanceVerdict::Pass => "pass",
+            PerformanceVerdict::Fail => "FAIL",
+            PerformanceVerdict::Inconclusive => "INCONCLUSIVE",
+            PerformanceVerdict::Blocked => "BLOCKED",
+            PerformanceVerdict::NotMeasured => "not measured",
+        }
+    }
+}
+
+/// The semantic verdict of a campaign.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum SemanticVerdict {
+    /// All authoritative canonical outputs match and every row proved its coverage.
+    Pass,
+    /// An unexplained mismatch, missing evidence, an unstable revision or an open review.
+    Fail,
+}
+
+impl SemanticVerdict {
+    /// The word used in reports.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            SemanticVerdict::Pass => "PASS",
+            SemanticVerdict::Fail => "FAIL",
+        }
+    }
+}

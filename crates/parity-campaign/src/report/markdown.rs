@@ -1,0 +1,305 @@
+//! The report as a pull-request comment. It renders `report.json` and knows nothing more.
+
+use std::fmt::{self, Write};
+
+use crate::coverage::Coverage;
+use crate::record::{Both, DifferenceRecord, MeasureRecord, RowOutcome, RowRecord, Side};
+
+use super::Report;
+
+/// The longest comment that the large forges take (R4).
+pub const PULL_REQUEST_COMMENT_CHARS: usize = 65_536;
+
+/// Renders a report; never longer than [`PULL_REQUEST_COMMENT_CHARS`].
+#[must_use]
+pub fn markdown(report: &Report) -> String {
+    let mut text = String::new();
+    // A `String` accepts every write.
+    let _ = render(report, &mut text);
+    fit(text)
+}
+
+/// Cuts at a line end and says so: details come last, so the verdicts and tables survive.
+fn fit(text: String) -> String {
+    const NOTE: &str = "\n*Cut to fit a comment; `report.json` has everything.*\n";
+    if text.chars().count() <= PULL_REQUEST_COMMENT_CHARS {
+        return text;
+    }
+    let room = PULL_REQUEST_COMMENT_CHARS - NOTE.chars().count();
+    let end = text.char_indices().nth(room).map_or(text.len(), |(at, _)| at);
+    let line_end = text[..end].rfind('\n').unwrap_or(0);
+    format!("{}{NOTE}", &text[..line_end])
+}
+
+fn render(report: &Report, out: &mut String) -> fmt::Result {
+    verdicts(report, out)?;
+    rows_table(report, out)?;
+    if !report.measurements.is_empty() {
+        performance_table(report, out)?;
+    }
+    bullet_list(out, "Stop for review", &report.stops)?;
+    for row in &report.rows {
+        row_details(row, out)?;
+    }
+    revisions(report, out)?;
+    workload(report, out)?;
+    diagnostics(report, out)?;
+    bullet_list(out, "Not covered", &report.not_covered)?;
+    stage_times(report, out)?;
+    writeln!(out, "\n<sub>campaign file `{}`, {}</sub>", report.campaign_sha256, report.written_by)
+}
+
+fn verdicts(report: &Report, out: &mut String) -> fmt::Result {
+    writeln!(out, "## KV replay parity: {}\n", report.campaign)?;
+    if report.preflight {
+        writeln!(out, "> **Preflight.** A small workload that checks the machinery; it decides nothing.\n")?;
+    }
+    let labels = if report.labels.is_empty() { String::new() } else { format!(" ({})", report.labels.join("; ")) };
+    writeln!(out, "- semantic: **{}**", report.semantic.word())?;
+    writeln!(out, "- performance: **{}**{labels}", report.performance.word())?;
+    writeln!(out, "- baseline `{}` {}", short(&report.pin.revisions.baseline.commit), report.pin.revisions.baseline.label)?;
+    writeln!(
+        out,
+        "- candidate `{}` {}",
+        short(&report.pin.revisions.candidate.commit),
+        report.pin.revisions.candidate.label
+    )?;
+    writeln!(out)
+}
+
+fn short(id: &str) -> &str {
+    id.get(..12).unwrap_or(id)
+}
+
+fn rows_table(report: &Report, out: &mut String) -> fmt::Result {
+    writeln!(out, "| row | outcome | baseline digest | candidate digest | pressure b / c | requests with reuse b / c |")?;
+    writeln!(out, "|---|---|---|---|---|---|")?;
+    for row in &report.rows {
+        let digest = |side| digests(row, side);
+        writeln!(
+            out,
+            "| {} | {} | {} | {} | {} | {} |",
+            row.row,
+            outcome_word(&row.outcome),
+            digest(Side::Baseline),
+            digest(Side::Candidate),
+            counters(&row.coverage, "pressure_events"),
+            counters(&row.coverage, "requests_with_reuse"),
+        )?;
+    }
+    writeln!(out)
+}
+
+/// One digest, or both when they differ.
+fn digests(row: &RowRecord, side: Side) -> String {
+    let mut shown: Vec<String> =
+        row.digests.get(side).iter().map(|digest| format!("`{}`", short(&digest.sha256.to_string()))).collect();
+    shown.dedup();
+    if shown.is_empty() { "none".to_owned() } else { shown.join(" ≠ ") }
+}
+
+fn outcome_word(outcome: &RowOutcome) -> &'static str {
+    match outcome {
+        RowOutcome::Match => "match",
+        RowOutcome::Differs => "**DIFFERS**",
+        RowOutcome::Unstable { .. } => "**UNSTABLE**",
+        RowOutcome::Unqualified { .. } => "**NOT QUALIFIED**",
+        RowOutcome::TargetFailed { .. } => "**TARGET FAILED**",
+        RowOutcome::StopForReview { .. } => "**STOP FOR REVIEW**",
+    }
+}
+
+fn counters(coverage: &Both<Option<Coverage>>, name: &str) -> String {
+    let shown = |coverage: &Option<Coverage>| {
+        coverage.as_ref().and_then(|coverage| coverage.counter(name)).map_or("-".to_owned(), ToString::to_string)
+    };
+    format!("{} / {}", shown(&coverage.baseline), shown(&coverage.candidate))
+}
+
+fn performance_table(report: &Report, out: &mut String) -> fmt::Result {
+    writeln!(out, "| row | performance | baseline median ms | candidate median ms | ratio | lower | upper | pairs |")?;
+    writeln!(out, "|---|---|---|---|---|---|---|---|")?;
+    for row in &report.measurements {
+        performance_row(row, out)?;
+    }
+    writeln!(out, "\nPass: upper bound at most {}. Fail: lower bound above it.\n", report.limit_ratio)?;
+    for row in report.measurements.iter().filter(|row| !row.reasons.is_empty()) {
+        writeln!(out, "- {}: {}", row.row, row.reasons.join("; "))?;
+    }
+    writeln!(out)
+}
+
+fn performance_row(row: &MeasureRecord, out: &mut String) -> fmt::Result {
+    let labels = if row.labels.is_empty() { String::new() } else { format!(" ({})", row.labels.join("; ")) };
+    write!(out, "| {} | {}{labels} |", row.row, row.verdict.word())?;
+    match &row.median_ms {
+        Some(median) => write!(out, " {:.3} | {:.3} |", median.baseline, median.candidate)?,
+        None => write!(out, " - | - |")?,
+    }
+    match &row.ratio {
+        Some(ratio) => {
+            let bound = |value: Option<f64>, rank: Option<u64>| match (value, rank) {
+                (Some(value), Some(rank)) => format!("{value:.5} (rank {rank})"),
+                _ => "none".to_owned(),
+            };
+            writeln!(
+                out,
+                " {:.5} | {} | {} | {} |",
+                ratio.median,
+                bound(ratio.lower, ratio.lower_rank),
+                bound(ratio.upper, ratio.upper_rank),
+                ratio.pairs
+            )
+        }
+        None => writeln!(out, " - | - | - | - |"),
+    }
+}
+
+fn row_details(row: &RowRecord, out: &mut String) -> fmt::Result {
+    let lines: Vec<String> = match &row.outcome {
+        RowOutcome::Match | RowOutcome::Differs => Vec::new(),
+        RowOutcome::Unstable { sides } => {
+            let names: Vec<&str> = sides.iter().map(|side| side.name()).collect();
+            vec![format!("{} does not agree with itself", names.join(" and "))]
+        }
+        RowOutcome::Unqualified { items } => items.clone(),
+        RowOutcome::TargetFailed { fault } => vec![fault.clone()],
+        RowOutcome::StopForReview { reason } => vec![reason.clone()],
+    };
+    if lines.is_empty() && row.difference.is_none() {
+        return Ok(());
+    }
+    writeln!(out, "### Row {}\n", row.row)?;
+    for line in lines {
+        writeln!(out, "- {line}")?;
+    }
+    match &row.difference {
+        Some(difference) => difference_details(difference, out),
+        None => writeln!(out),
+    }
+}
+
+/// Shapes shown per row; the record in the bundle has the rest.
+const SHOWN_SHAPES: usize = 12;
+
+fn difference_details(difference: &DifferenceRecord, out: &mut String) -> fmt::Result {
+    writeln!(out, "\n{} values differ, {}:\n", difference.total, difference.between)?;
+    writeln!(out, "| shape | count | first at | left | right |")?;
+    writeln!(out, "|---|---|---|---|---|")?;
+    for group in difference.groups.iter().take(SHOWN_SHAPES) {
+        let Some(first) = group.examples.first() else { continue };
+        let value = |text: &Option<String>| text.as_deref().map_or("absent".to_owned(), |text| format!("`{}`", cell(text)));
+        writeln!(
+            out,
+            "| `{}` | {} | `{}` | {} | {} |",
+            cell(&group.shape),
+            group.count,
+            cell(&first.pointer.to_string()),
+            value(&first.left),
+            value(&first.right)
+        )?;
+    }
+    let more = difference.groups.len().saturating_sub(SHOWN_SHAPES);
+    if more > 0 || difference.truncated {
+        writeln!(out, "\nand {more} more shapes{}", if difference.truncated { ", list cut" } else { "" })?;
+    }
+    if let Some(divergence) = &difference.first_divergence {
+        writeln!(out, "\nFirst divergence in virtual time: {divergence}")?;
+    }
+    writeln!(out, "\nFull reports kept: {}\n", difference.kept.join(", "))
+}
+
+/// Text inside a table cell.
+fn cell(text: &str) -> String {
+    const SHOWN_CHARS: usize = 80;
+    let cut: String = text.chars().take(SHOWN_CHARS).collect();
+    cut.replace('|', "\\|").replace(['\n', '`'], " ")
+}
+
+fn revisions(report: &Report, out: &mut String) -> fmt::Result {
+    writeln!(out, "<details><summary>Revisions, artifacts, placement</summary>\n")?;
+    writeln!(out, "| | baseline | candidate |\n|---|---|---|")?;
+    let (pin, artifacts) = (&report.pin.revisions, &report.build.artifacts);
+    writeln!(out, "| commit | `{}` | `{}` |", pin.baseline.commit, pin.candidate.commit)?;
+    writeln!(out, "| artifact | `{}` | `{}` |", artifacts.baseline.sha256, artifacts.candidate.sha256)?;
+    writeln!(out, "| bytes | {} | {} |", artifacts.baseline.bytes, artifacts.candidate.bytes)?;
+    writeln!(out, "| .text bytes | {} | {} |", artifacts.baseline.text_bytes, artifacts.candidate.text_bytes)?;
+    writeln!(
+        out,
+        "| features | {} | {} |",
+        artifacts.baseline.features.join(" "),
+        artifacts.candidate.features.join(" ")
+    )?;
+    let growth = report.build.growth;
+    writeln!(out, "\n- growth: size {:+.2} %, .text {:+.2} %", growth.size_ratio * 100.0, growth.text_ratio * 100.0)?;
+    writeln!(out, "- relationship: {}{}", report.pin.ancestry, stated(report))?;
+    for patch in &report.pin.patches {
+        writeln!(out, "- patch {} ({:?}, {:?}) `{}`", patch.file, patch.kind, patch.revision, patch.sha256)?;
+    }
+    writeln!(out, "- measured on CPUs {}; repetitions on {}", report.place.measured_cpus, report.place.correctness_cpus.join(" and "))?;
+    for note in &report.place.notes {
+        writeln!(out, "- {note}")?;
+    }
+    writeln!(out, "\n</details>\n")
+}
+
+fn stated(report: &Report) -> String {
+    report.pin.stated.as_ref().map(|stated| format!("; stated: {stated}")).unwrap_or_default()
+}
+
+fn workload(report: &Report, out: &mut String) -> fmt::Result {
+    let (source, slice) = (&report.slice.source, &report.slice.slice);
+    writeln!(out, "<details><summary>Workload and exclusions</summary>\n")?;
+    writeln!(out, "- trace `{}`, {} rows", source.sha256, source.rows)?;
+    writeln!(out, "- window: {} rows from row {}, `{}`", slice.rows, report.window_offset, slice.sha256)?;
+    writeln!(out, "- {} input tokens, {} output tokens", slice.input_tokens, slice.output_tokens)?;
+    writeln!(out, "- excluded from the canonical form: {}", report.exclusions.join(", "))?;
+    for review in &report.reviews {
+        writeln!(
+            out,
+            "- reviewed: {:?} {} by {} on {}: {}",
+            review.kind, review.subject, review.reviewer, review.date, review.reason
+        )?;
+    }
+    for row in &report.rows {
+        writeln!(out, "- {}: `{}`", row.row, row.options.join(" "))?;
+    }
+    writeln!(out, "\n</details>\n")
+}
+
+fn diagnostics(report: &Report, out: &mut String) -> fmt::Result {
+    if report.measurements.iter().all(|row| row.judgement.is_none()) {
+        return Ok(());
+    }
+    writeln!(out, "<details><summary>Dependence diagnostics</summary>\n")?;
+    for row in &report.measurements {
+        let Some(judgement) = &row.judgement else { continue };
+        writeln!(out, "**{}**\n", row.row)?;
+        writeln!(out, "```json\n{}\n```\n", compact(&judgement.diagnostics))?;
+    }
+    writeln!(out, "</details>\n")
+}
+
+fn compact(value: &impl serde::Serialize) -> String {
+    serde_json::to_string(value).unwrap_or_else(|error| error.to_string())
+}
+
+fn bullet_list(out: &mut String, title: &str, lines: &[String]) -> fmt::Result {
+    if lines.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "### {title}\n")?;
+    for line in lines {
+        writeln!(out, "- {line}")?;
+    }
+    writeln!(out)
+}
+
+fn stage_times(report: &Report, out: &mut String) -> fmt::Result {
+    let times = report.stages.iter().map(|time| format!("{} {:.1} s", time.stage, seconds(time.wall_ms)));
+    writeln!(out, "Wall time: {}", times.collect::<Vec<_>>().join(", "))
+}
+
+fn seconds(milliseconds: u64) -> f64 {
+    std::time::Duration::from_millis(milliseconds).as_secs_f64()
+}

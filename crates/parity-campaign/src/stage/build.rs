@@ -1,0 +1,194 @@
+//! build: one release artifact per revision, each from its own target directory (P4 to P7).
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use cpu_placement::{CpuSet, SpawnError};
+use revision_pin::{
+    BuildError, BuildRecord as PinnedBuild, Builder, Checkout, Comparison, Recipe, Target, TargetKind as PinnedTargetKind,
+};
+
+use crate::context::Context;
+use crate::definition::{Definition, ReviewKind, Revision, TargetKind};
+use crate::error::{At, CampaignError, Cause};
+use crate::harness::{missing_flags, needed_flags};
+use crate::record::{ArtifactRecord, Both, BuildRecord, Growth, Side};
+use crate::stage::Stage;
+use crate::stage::pin::Checkouts;
+use crate::stage::run::harness_run;
+
+/// Both artifacts, and what a reviewer must decide about them.
+pub(crate) struct Built {
+    pub(crate) harness: Both<PathBuf>,
+    pub(crate) record: BuildRecord,
+    pub(crate) stops: Vec<String>,
+}
+
+pub(crate) fn build(context: &mut Context<'_>, pinned: &Checkouts) -> Result<Built, CampaignError> {
+    let definition = context.definition();
+    let folder = |side: Side| context.work.join("build").join(side.letter());
+    let folders = Both { baseline: folder(Side::Baseline), candidate: folder(Side::Candidate) };
+    let seed = context.options.seed.clone();
+    let baseline = one(context, Side::Baseline, &pinned.checkouts.baseline, &folders.baseline, seed.as_deref())?;
+    let candidate =
+        one(context, Side::Candidate, &pinned.checkouts.candidate, &folders.candidate, Some(&folders.baseline))?;
+    let comparison = baseline.1.compare(&candidate.1);
+    refuse_equal(definition, &comparison)?;
+    let harness = Both { baseline: baseline.0, candidate: candidate.0 };
+    for side in Side::BOTH {
+        probe(context, side, harness.get(side))?;
+    }
+    let record = BuildRecord {
+        artifacts: Both { baseline: describe(&baseline.1)?, candidate: describe(&candidate.1)? },
+        growth: growth(&comparison),
+        equal_artifacts: comparison.same_artifact,
+    };
+    context.record(Stage::Build, "records/build.json", &record)?;
+    let stops = growth_stops(definition, record.growth);
+    Ok(Built { harness, record, stops })
+}
+
+fn recipe(definition: &Definition, revision: &Revision) -> Recipe {
+    let build = &definition.build;
+    let kind = match build.target_kind {
+        TargetKind::Bench => PinnedTargetKind::Bench,
+        TargetKind::Bin => PinnedTargetKind::Bin,
+    };
+    Recipe {
+        features: definition.features(revision).to_vec(),
+        no_default_features: build.no_default_features,
+        profile: build.profile.clone(),
+        offline: build.offline,
+        ..Recipe::new(&build.package, Target { kind, name: build.target.clone() })
+    }
+}
+
+fn one(
+    context: &mut Context<'_>,
+    side: Side,
+    checkout: &Checkout,
+    folder: &Path,
+    seed: Option<&Path>,
+) -> Result<(PathBuf, PinnedBuild), CampaignError> {
+    context.progress.note(&format!("build {}", side.name()));
+    let definition = context.definition();
+    let revision = match side {
+        Side::Baseline => &definition.baseline,
+        Side::Candidate => &definition.candidate,
+    };
+    let builder = Builder::new(recipe(definition, revision))
+        .at(Stage::Build, Cause::BadInput)?
+        .time_limit(Duration::from_secs(definition.build.time_limit_s))
+        .free_bytes(definition.host.free_disk_bytes)
+        .cancel(context.cancel.clone());
+    let artifact = context.work.join("artifact").join(side.letter());
+    fs::create_dir_all(&artifact).at(Stage::Build, Cause::HostUnfit)?;
+    let built = builder.build(checkout, folder, &artifact.join("harness"), seed);
+    keep_log(context, side, folder)?;
+    let built = built.map_err(|error| refused(side, error))?;
+    Ok((built.artifact, built.record))
+}
+
+/// cargo's own words, whether the build went well or not.
+fn keep_log(context: &Context<'_>, side: Side, folder: &Path) -> Result<(), CampaignError> {
+    let log = folder.join("cargo-build.stderr");
+    if !log.is_file() {
+        return Ok(());
+    }
+    let text = fs::read_to_string(&log).at(Stage::Build, Cause::HostUnfit)?;
+    // The log must not name folders of this machine.
+    let hidden = text.replace(&*context.work.to_string_lossy(), "{work}");
+    let path = format!("logs/build-{}.txt", side.name());
+    context.bundle.write_file(&path, hidden.as_bytes()).map(drop).at(Stage::Build, Cause::HostUnfit)
+}
+
+fn refused(side: Side, error: BuildError) -> CampaignError {
+    let cause = match &error {
+        BuildError::Cancelled { .. } => return CampaignError::cancelled(Stage::Build),
+        BuildError::NodeLock { .. } => return CampaignError::new(Stage::Build, Cause::Cancelled, error),
+        BuildError::ProtocolNeedsUpdating(_) => Cause::StopForReview,
+        BuildError::Failed { .. } | BuildError::TimedOut { .. } | BuildError::Executables { .. } => Cause::TargetFailed,
+        BuildError::NoLockfile { .. } => Cause::BadInput,
+        _ => Cause::HostUnfit,
+    };
+    let wrapped = SideError { side, source: error };
+    CampaignError::new(Stage::Build, cause, wrapped)
+}
+
+/// Says which revision could not be built.
+#[derive(Debug, thiserror::Error)]
+#[error("{}", side.name())]
+struct SideError {
+    side: Side,
+    source: BuildError,
+}
+
+/// Comparing an artifact with itself passes whatever changed (P4).
+fn refuse_equal(definition: &Definition, comparison: &Comparison) -> Result<(), CampaignError> {
+    if !comparison.is_suspicious() || definition.build.allow_equal_artifacts {
+        return Ok(());
+    }
+    let message = "two different trees gave the same artifact, so comparing them would prove nothing; if the change \
+                   cannot reach the harness, say build.allow_equal_artifacts = true";
+    Err(CampaignError::new(Stage::Build, Cause::StopForReview, message))
+}
+
+/// Asks the harness for its options and stops when one that a row needs is gone (P6).
+fn probe(context: &Context<'_>, side: Side, harness: &Path) -> Result<(), CampaignError> {
+    let folder = context.work.join("probe").join(side.letter());
+    fs::create_dir_all(&folder).at(Stage::Build, Cause::HostUnfit)?;
+    let anywhere = cpu_placement::Topology::read().at(Stage::Build, Cause::HostUnfit)?.allowed;
+    let finished = help(context, harness, &folder, &anywhere)?;
+    let text = fs::read_to_string(folder.join("stdout")).at(Stage::Build, Cause::TargetFailed)?;
+    if !finished {
+        let message = format!("{}: the harness does not answer --help", side.name());
+        return Err(CampaignError::new(Stage::Build, Cause::TargetFailed, message));
+    }
+    let missing = missing_flags(&text, &needed_flags(context.definition()));
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let message = format!("{}: the protocol needs updating: the harness has no {}", side.name(), missing.join(", "));
+    Err(CampaignError::new(Stage::Build, Cause::StopForReview, message))
+}
+
+fn help(context: &Context<'_>, harness: &Path, folder: &Path, cpus: &CpuSet) -> Result<bool, CampaignError> {
+    let run = harness_run(harness, folder, cpus, context.definition()).arg("--help");
+    match run.wait(context.cancel) {
+        Ok(finished) => Ok(finished.outcome.is_success()),
+        Err(SpawnError::Cancelled { .. }) => Err(CampaignError::cancelled(Stage::Build)),
+        Err(error) => Err(CampaignError::new(Stage::Build, Cause::HostUnfit, error)),
+    }
+}
+
+fn describe(build: &PinnedBuild) -> Result<ArtifactRecord, CampaignError> {
+    Ok(ArtifactRecord {
+        sha256: build.artifact.sha256,
+        bytes: build.artifact.bytes,
+        text_bytes: build.artifact.text_bytes,
+        features: build.features.clone(),
+        wall_ms: build.wall_ns / 1_000_000,
+        details: serde_json::to_value(build).at(Stage::Build, Cause::Bug)?,
+    })
+}
+
+fn growth(comparison: &Comparison) -> Growth {
+    #[expect(clippy::cast_precision_loss, reason = "a growth in parts per million is far below 2^53")]
+    let ratio = |ppm: i64| ppm as f64 / 1e6;
+    Growth { size_ratio: ratio(comparison.size_growth_ppm), text_ratio: ratio(comparison.text_growth_ppm) }
+}
+
+/// Growth beyond the limit needs a review record that names it (P5).
+fn growth_stops(definition: &Definition, growth: Growth) -> Vec<String> {
+    let reviewed = |subject: &str| definition.reviews_of(ReviewKind::Growth).any(|review| review.subject == subject);
+    let limit = definition.build.max_growth;
+    [("size", growth.size_ratio), ("text", growth.text_ratio)]
+        .into_iter()
+        .filter(|(subject, ratio)| *ratio > limit && !reviewed(subject))
+        .map(|(subject, ratio)| {
+            let (grown, allowed) = (ratio * 100.0, limit * 100.0);
+            format!("the artifact's {subject} grew by {grown:.2} %, more than {allowed} %: explain it in a review of kind growth")
+        })
+        .collect()
+}

@@ -1,0 +1,292 @@
+//! canonicalise, compare, qualify and classify, for one row: from report files to a semantic outcome.
+
+use std::fs;
+
+use canonical_json::{CanonicalError, DiffLimits, Exclusion, Rules, Unordered, diff, digest};
+
+use crate::canonical_report::ReportError;
+use crate::context::Context;
+use crate::coverage::{Coverage, Expectation, WorkloadTotals};
+use crate::definition::{Canonical, Definition, Row};
+use crate::divergence::first_divergence;
+use crate::error::{At, CampaignError, Cause, with_causes};
+use crate::harness::row_options;
+use crate::record::{Both, CanonicalDigest, DifferenceRecord, RowOutcome, RowRecord, Side};
+use crate::stage::Stage;
+use crate::stage::run::Repetition;
+
+/// The canonical form of the definition. Every exclusion is optional: a report that the harness already canonicalised
+/// lacks the excluded fields.
+pub(crate) fn rules(canonical: &Canonical) -> Result<Rules, CampaignError> {
+    let mut rules = Rules::default();
+    for text in &canonical.exclusions {
+        let pattern = text.parse().at(Stage::Canonicalise, Cause::BadInput)?;
+        rules.exclusions.push(Exclusion { pattern, required: false });
+    }
+    for collection in &canonical.unordered {
+        let at = collection.at.parse().at(Stage::Canonicalise, Cause::BadInput)?;
+        let by = collection.by.parse().at(Stage::Canonicalise, Cause::BadInput)?;
+        rules.unordered.push(Unordered { at, by });
+    }
+    Ok(rules)
+}
+
+/// One report with its digest.
+struct Canonicalised<'a> {
+    repetition: &'a Repetition,
+    bytes: Vec<u8>,
+    digest: CanonicalDigest,
+}
+
+pub(crate) fn judge(
+    context: &mut Context<'_>,
+    row: &Row,
+    repetitions: &[Repetition],
+    totals: WorkloadTotals,
+) -> Result<RowRecord, CampaignError> {
+    if let Some(fault) = repetitions.iter().find_map(target_fault) {
+        return finish(context, row, RowRecord::failed(context.definition(), row, fault));
+    }
+    let rules = rules(&context.definition().canonical)?;
+    let reports = context.timed(Stage::Canonicalise, |_| canonicalise(repetitions, &rules, row))?;
+    let reports = match reports {
+        Ok(reports) => reports,
+        Err(fault) => return finish(context, row, RowRecord::failed(context.definition(), row, fault)),
+    };
+    let mut record = context.timed(Stage::Compare, |context| compare(context, row, &reports, &rules))?;
+    context.timed(Stage::Qualify, |context| {
+        qualify(context.definition(), row, &reports, totals, &mut record);
+        Ok(())
+    })?;
+    finish(context, row, record)
+}
+
+fn finish(context: &mut Context<'_>, row: &Row, record: RowRecord) -> Result<RowRecord, CampaignError> {
+    context.timed(Stage::Classify, |context| {
+        context.record(Stage::Classify, &format!("records/row-{}.json", row.name), &record)?;
+        let folder = context.work.join("runs").join(&row.name);
+        // Matching reports have done their duty (B3); differing ones were copied into the bundle.
+        fs::remove_dir_all(&folder).at(Stage::Classify, Cause::HostUnfit)?;
+        Ok(record)
+    })
+}
+
+/// `row, side, repetition: what went wrong`, for a repetition that does not count.
+fn target_fault(repetition: &Repetition) -> Option<String> {
+    let fault = repetition.record.fault.as_ref()?;
+    Some(format!("{} repetition {}: {fault}", repetition.side.name(), repetition.number))
+}
+
+type Faulty<T> = Result<T, String>;
+
+fn canonicalise<'a>(
+    repetitions: &'a [Repetition],
+    rules: &Rules,
+    row: &Row,
+) -> Result<Faulty<Vec<Canonicalised<'a>>>, CampaignError> {
+    let mut reports = Vec::with_capacity(repetitions.len());
+    for repetition in repetitions {
+        let mut bytes = fs::read(&repetition.report)
+            .at(Stage::Canonicalise, Cause::HostUnfit)
+            .map_err(|error| error.in_row(&row.name))?;
+        match canonical_digest(&mut bytes, rules) {
+            Ok(digest) => reports.push(Canonicalised { repetition, bytes, digest }),
+            Err(error) => {
+                let fault = malformed(repetition, &error);
+                return Ok(Err(fault));
+            }
+        }
+    }
+    Ok(Ok(reports))
+}
+
+/// The file is one line; what the harness put after it is trailing text and an error of the reader.
+fn canonical_digest(bytes: &mut Vec<u8>, rules: &Rules) -> Result<CanonicalDigest, CanonicalError> {
+    if bytes.last() == Some(&b'\n') {
+        bytes.pop();
+    }
+    let digested = digest(bytes, rules)?;
+    let excluded_present = digested.excluded_present.iter().map(ToString::to_string).collect();
+    Ok(CanonicalDigest { sha256: digested.sha256, bytes: digested.bytes, excluded_present })
+}
+
+fn malformed(repetition: &Repetition, error: &(dyn std::error::Error + 'static)) -> String {
+    let (side, number) = (repetition.side.name(), repetition.number);
+    format!("{side} repetition {number}: the report is malformed: {}", with_causes(error))
+}
+
+fn of<'r, 'a>(reports: &'r [Canonicalised<'a>], side: Side) -> Vec<&'r Canonicalised<'a>> {
+    reports.iter().filter(|report| report.repetition.side == side).collect()
+}
+
+fn compare(
+    context: &Context<'_>,
+    row: &Row,
+    reports: &[Canonicalised<'_>],
+    rules: &Rules,
+) -> Result<RowRecord, CampaignError> {
+    let sides = Both { baseline: of(reports, Side::Baseline), candidate: of(reports, Side::Candidate) };
+    let stable = Both {
+        baseline: all_equal(&sides.baseline),
+        candidate: all_equal(&sides.candidate),
+    };
+    let equal = stable.baseline && stable.candidate && all_equal(&reports.iter().collect::<Vec<_>>());
+    let pair = differing_pair(&sides, &stable, equal);
+    let difference = match pair {
+        Some((between, left, right)) => Some(describe_difference(context, row, between, left, right, rules)?),
+        None => None,
+    };
+    let unstable: Vec<Side> = Side::BOTH.into_iter().filter(|side| !stable.get(*side)).collect();
+    let outcome = match (unstable.is_empty(), equal) {
+        (false, _) => RowOutcome::Unstable { sides: unstable },
+        (true, true) => RowOutcome::Match,
+        (true, false) => RowOutcome::Differs,
+    };
+    let digests = |side: &[&Canonicalised<'_>]| side.iter().map(|report| report.digest.clone()).collect();
+    Ok(RowRecord {
+        row: row.name.clone(),
+        options: options(context.definition(), row),
+        digests: Both { baseline: digests(&sides.baseline), candidate: digests(&sides.candidate) },
+        stable,
+        equal,
+        coverage: Both { baseline: None, candidate: None },
+        difference,
+        outcome,
+    })
+}
+
+fn options(definition: &Definition, row: &Row) -> Vec<String> {
+    row_options(definition, row).into_iter().flat_map(|(flag, value)| [flag.to_owned(), value]).collect()
+}
+
+fn all_equal(reports: &[&Canonicalised<'_>]) -> bool {
+    reports.windows(2).all(|pair| pair[0].digest.sha256 == pair[1].digest.sha256)
+}
+
+/// The two reports whose difference explains the most: an unstable revision against itself, before anything else.
+fn differing_pair<'r, 'a>(
+    sides: &Both<Vec<&'r Canonicalised<'a>>>,
+    stable: &Both<bool>,
+    equal: bool,
+) -> Option<(&'static str, &'r Canonicalised<'a>, &'r Canonicalised<'a>)> {
+    let pick = |label, left: &[&'r Canonicalised<'a>], right: &[&'r Canonicalised<'a>]| {
+        Some((label, *left.first()?, *right.last()?))
+    };
+    match (stable.baseline, stable.candidate, equal) {
+        (_, _, true) => None,
+        (false, _, _) => pick("baseline with itself", &sides.baseline, &sides.baseline),
+        (true, false, _) => pick("candidate with itself", &sides.candidate, &sides.candidate),
+        (true, true, false) => pick("baseline with candidate", &sides.baseline, &sides.candidate),
+    }
+}
+
+fn describe_difference(
+    context: &Context<'_>,
+    row: &Row,
+    between: &str,
+    left: &Canonicalised<'_>,
+    right: &Canonicalised<'_>,
+    rules: &Rules,
+) -> Result<DifferenceRecord, CampaignError> {
+    let difference = diff(&left.bytes, &right.bytes, rules, &DiffLimits::default())
+        .at(Stage::Compare, Cause::TargetFailed)
+        .map_err(|error| error.in_row(&row.name))?;
+    let mut kept = Vec::new();
+    for report in [left, right] {
+        let (side, number) = (report.repetition.side, report.repetition.number);
+        let path = format!("reports/{}-{}-{number}.json", row.name, side.name());
+        context.bundle.write_file(&path, &report.bytes).at(Stage::Compare, Cause::HostUnfit)?;
+        kept.push(path);
+    }
+    let first_divergence =
+        first_divergence(&left.bytes, &right.bytes).at(Stage::Compare, Cause::TargetFailed)?;
+    Ok(DifferenceRecord {
+        between: between.to_owned(),
+        total: difference.total,
+        groups: difference.groups,
+        truncated: difference.truncated,
+        first_divergence,
+        kept,
+    })
+}
+
+/// Proves the coverage of each revision and lets it change the outcome: a row that does not qualify never matches.
+fn qualify(
+    definition: &Definition,
+    row: &Row,
+    reports: &[Canonicalised<'_>],
+    totals: WorkloadTotals,
+    record: &mut RowRecord,
+) {
+    let expectation =
+        Expectation::new(row, totals).with_reviewed_exclusions(definition.reviewed_exclusions());
+    let mut findings = Findings::default();
+    let mut checked = Side::BOTH.map(|side| {
+        let report = of(reports, side).into_iter().next()?;
+        findings.take(side, Coverage::check(&report.bytes, &expectation))
+    });
+    record.coverage = Both { baseline: checked[0].take(), candidate: checked[1].take() };
+    if let Some(outcome) = findings.outcome(&record.outcome) {
+        record.outcome = outcome;
+    }
+}
+
+/// What qualification found against a row.
+#[derive(Default)]
+struct Findings {
+    failed: Vec<String>,
+    reviews: Vec<String>,
+    malformed: Vec<String>,
+}
+
+impl Findings {
+    fn take(&mut self, side: Side, coverage: Result<Coverage, ReportError>) -> Option<Coverage> {
+        match coverage {
+            Ok(coverage) => {
+                let name = side.name();
+                self.failed.extend(coverage.failures().map(|(id, finding)| format!("{name}: {id}: {finding}")));
+                self.reviews.extend(coverage.reviews().map(|(id, finding)| format!("{name}: {id}: {finding}")));
+                Some(coverage)
+            }
+            Err(error @ ReportError::ProtocolNeedsUpdating { .. }) => {
+                self.reviews.push(format!("{}: {error}", side.name()));
+                None
+            }
+            Err(error) => {
+                self.malformed.push(format!("{}: {error}", side.name()));
+                None
+            }
+        }
+    }
+
+    /// A stop for review outranks everything: what it asks may explain the rest. Instability outranks coverage, since
+    /// coverage of one repetition says nothing about the other.
+    fn outcome(self, so_far: &RowOutcome) -> Option<RowOutcome> {
+        if let Some(fault) = self.malformed.into_iter().next() {
+            return Some(RowOutcome::TargetFailed { fault });
+        }
+        if !self.reviews.is_empty() {
+            return Some(RowOutcome::StopForReview { reason: self.reviews.join("; ") });
+        }
+        if self.failed.is_empty() || matches!(so_far, RowOutcome::Unstable { .. }) {
+            return None;
+        }
+        Some(RowOutcome::Unqualified { items: self.failed })
+    }
+}
+
+impl RowRecord {
+    /// A row whose harness failed: there is nothing to compare.
+    fn failed(definition: &Definition, row: &Row, fault: String) -> Self {
+        RowRecord {
+            row: row.name.clone(),
+            options: options(definition, row),
+            digests: Both { baseline: Vec::new(), candidate: Vec::new() },
+            stable: Both { baseline: false, candidate: false },
+            equal: false,
+            coverage: Both { baseline: None, candidate: None },
+            difference: None,
+            outcome: RowOutcome::TargetFailed { fault },
+        }
+    }
+}

@@ -1,0 +1,307 @@
+//! measure and gate: interleaved pairs of one row, one process at a time, then the verdict.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use canonical_json::Sha256;
+use cpu_placement::{CpuSet, Finished, LockError, NodeLock, Run};
+use paired_run::{
+    Attempt, BoxError, Event, JournalRecorder, PairedRun, Processes, Reading, Recorder, RunOutcome, Subject,
+};
+use paired_stats::{Judgement, PairedSample, Reason, Verdict};
+use tempfile::TempDir;
+
+use crate::campaign::labels;
+use crate::context::{Context, milliseconds};
+use crate::definition::{Definition, Row};
+use crate::error::{At, CampaignError, Cause, with_causes};
+use crate::harness::{Outputs, arguments};
+use crate::record::{Both, Measurable, MeasureRecord, PerformanceVerdict, RatioBounds, Side};
+use crate::stage::Stage;
+use crate::stage::build::Built;
+use crate::stage::run::{harness_run, last_line};
+use crate::stage::slice::Sliced;
+use crate::timing_record::TimingRecord;
+
+/// The label of a result whose arms did not do the same work (M12).
+const UNEQUAL_WORK: &str = "unequal semantic work, not a parity verdict";
+
+/// This node, made ready: nobody builds on it, and artifacts and inputs are on its own storage.
+pub(crate) struct Node {
+    _lock: NodeLock,
+    staging: TempDir,
+    harness: Both<PathBuf>,
+    trace: PathBuf,
+}
+
+impl Node {
+    /// Takes the node's lock and stages what is measured; every copy is checked against its recorded digest (M2, P7).
+    pub(crate) fn prepare(context: &Context<'_>, built: &Built, sliced: &Sliced) -> Result<Self, CampaignError> {
+        let purpose = format!("measure {}", context.definition().name);
+        let lock = NodeLock::exclusive(&NodeLock::default_directory(), &purpose, context.cancel).map_err(refused)?;
+        let staging = tempfile::Builder::new()
+            .prefix("kvrp-stage-")
+            .tempdir_in(&context.options.staging)
+            .at(Stage::Measure, Cause::HostUnfit)?;
+        let harness = Both::try_make(|side| {
+            let folder = staging.path().join(side.letter());
+            fs::create_dir(&folder).at(Stage::Measure, Cause::HostUnfit)?;
+            let sha256 = built.record.artifacts.get(side).sha256;
+            stage(built.harness.get(side), &folder.join("harness"), sha256)
+        })?;
+        let trace = stage(&sliced.path, &staging.path().join("trace.jsonl"), sliced.manifest.slice.sha256)?;
+        Ok(Node { _lock: lock, staging, harness, trace })
+    }
+}
+
+fn refused(error: LockError) -> CampaignError {
+    match error {
+        LockError::Cancelled { .. } => CampaignError::cancelled(Stage::Measure),
+        other => CampaignError::new(Stage::Measure, Cause::HostUnfit, other),
+    }
+}
+
+fn stage(from: &Path, to: &Path, recorded: Sha256) -> Result<PathBuf, CampaignError> {
+    fs::copy(from, to).at(Stage::Measure, Cause::HostUnfit)?;
+    let (found, _) = Sha256::of_file(to).at(Stage::Measure, Cause::HostUnfit)?;
+    if found != recorded {
+        let name = to.file_name().unwrap_or_default().to_string_lossy();
+        let message = format!("{name} has digest {found}, recorded as {recorded}: it changed after it was recorded");
+        return Err(CampaignError::new(Stage::Measure, Cause::HostUnfit, message));
+    }
+    Ok(to.to_path_buf())
+}
+
+/// One arm of one row.
+struct Arm<'a> {
+    side: Side,
+    program: &'a Path,
+    trace: &'a Path,
+    staging: &'a Path,
+    definition: &'a Definition,
+    row: &'a Row,
+    cpus: &'a CpuSet,
+}
+
+impl Arm<'_> {
+    /// A fresh folder per attempt; its path is equally long for both arms and for every attempt (M13).
+    fn folder(&self, attempt: &Attempt) -> PathBuf {
+        self.staging.join(self.side.letter()).join(format!("{:08}", attempt.number))
+    }
+}
+
+impl Subject for Arm<'_> {
+    fn prepare(&mut self, attempt: &Attempt) -> Result<Run, BoxError> {
+        let folder = self.folder(attempt);
+        fs::create_dir(&folder)?;
+        let outputs = Outputs::Timing { timings: Path::new("timing.jsonl") };
+        let run = harness_run(self.program, &folder, self.cpus, self.definition);
+        Ok(run.args(arguments(self.definition, self.row, self.trace, outputs)))
+    }
+
+    fn read(&mut self, attempt: &Attempt, _: &Finished) -> Result<Reading, BoxError> {
+        let folder = self.folder(attempt);
+        let reading = match fs::read(folder.join("timing.jsonl")) {
+            Ok(bytes) => reading(&bytes, &self.definition.measure.metric),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                Reading::Malformed { message: "the harness wrote no timing record".to_owned() }
+            }
+            Err(error) => return Err(error.into()),
+        };
+        fs::remove_dir_all(&folder)?;
+        Ok(reading)
+    }
+}
+
+fn reading(bytes: &[u8], metric: &str) -> Reading {
+    match TimingRecord::parse(bytes, metric) {
+        Ok(record) => {
+            let also = record.others.into_iter().map(|field| (field.name, field.value)).collect();
+            Reading::Value { value: record.metric.value, also }
+        }
+        Err(error) => Reading::Malformed { message: with_causes(&error) },
+    }
+}
+
+/// Counts attempts on their way to the journal.
+struct Counting<'a> {
+    journal: JournalRecorder<'a>,
+    attempts: BTreeMap<String, u64>,
+}
+
+impl Recorder for Counting<'_> {
+    fn record(&mut self, event: &Event) -> Result<(), BoxError> {
+        let kind = match event {
+            Event::AttemptEnded { .. } => Some("ended"),
+            Event::AttemptInterrupted { .. } => Some("interrupted"),
+            Event::PairInvalidated { .. } => Some("pairs invalidated"),
+            _ => None,
+        };
+        if let Some(kind) = kind {
+            *self.attempts.entry(kind.to_owned()).or_default() += 1;
+        }
+        self.journal.record(event)
+    }
+}
+
+/// Takes the pairs of one row and judges them.
+pub(crate) fn measure(
+    context: &mut Context<'_>,
+    node: &Node,
+    row: &Row,
+    decision: &Measurable,
+    cpus: &CpuSet,
+) -> Result<MeasureRecord, CampaignError> {
+    let start = Instant::now();
+    let definition = context.definition();
+    let kind = format!("measure.{}", row.name);
+    let mut run = PairedRun::new(definition.measure.run.clone());
+    let (outcome, attempts) = context.timed(Stage::Measure, |context| {
+        context.progress.note(&format!("row {}: {} pairs", row.name, definition.measure.run.pairs));
+        let arm = |side: Side| Arm {
+            side,
+            program: node.harness.get(side),
+            trace: &node.trace,
+            staging: node.staging.path(),
+            definition,
+            row,
+            cpus,
+        };
+        let mut processes = Processes::new(arm(Side::Baseline), arm(Side::Candidate));
+        let mut recorder =
+            Counting { journal: JournalRecorder::new(&context.bundle, &kind), attempts: BTreeMap::new() };
+        let outcome = run
+            .run(&mut processes, &mut recorder, context.cancel)
+            .at(Stage::Measure, Cause::HostUnfit)
+            .map_err(|error| error.in_row(&row.name))?;
+        Ok((outcome, recorder.attempts))
+    })?;
+    let blank = MeasureRecord { attempts, ..not_measured(definition, row, String::new()) };
+    let mut record = context.timed(Stage::Gate, |_| decide(definition, row, &run, outcome, blank, node))?;
+    if *decision == Measurable::UnequalWork {
+        record.labels.push(UNEQUAL_WORK.to_owned());
+    }
+    record.wall_ms = milliseconds(start);
+    Ok(record)
+}
+
+fn decide(
+    definition: &Definition,
+    row: &Row,
+    run: &PairedRun,
+    outcome: RunOutcome,
+    blank: MeasureRecord,
+    node: &Node,
+) -> Result<MeasureRecord, CampaignError> {
+    let stopped = |verdict, reason| Ok(MeasureRecord { verdict, reasons: vec![reason], ..blank.clone() });
+    match outcome {
+        RunOutcome::Complete => {}
+        RunOutcome::Failed { attempt, failure } => {
+            let folder = arm_folder(node, &attempt);
+            let said = last_words(&folder);
+            return stopped(PerformanceVerdict::Blocked, format!("{attempt}: {failure}{said}"));
+        }
+        RunOutcome::Blocked { pair, reasons } => {
+            let shown = serde_json::to_string(&reasons).at(Stage::Gate, Cause::Bug)?;
+            let reason = format!("pair {pair} was invalid more often than the definition allows: {shown}");
+            return stopped(PerformanceVerdict::Inconclusive, reason);
+        }
+        RunOutcome::Cancelled => return Err(CampaignError::cancelled(Stage::Measure).in_row(&row.name)),
+        other => {
+            let message = format!("the run ended in an unknown way: {other:?}");
+            return Err(CampaignError::new(Stage::Gate, Cause::Bug, message).in_row(&row.name));
+        }
+    }
+    let sample = run.sample(&definition.measure.metric).at(Stage::Gate, Cause::TargetFailed)?;
+    let judgement = definition.measure.gate.judge(&sample).at(Stage::Gate, Cause::Bug)?;
+    Ok(judged(blank, &sample, judgement))
+}
+
+fn arm_folder(node: &Node, attempt: &Attempt) -> PathBuf {
+    let letter = match attempt.arm {
+        paired_stats::Arm::Baseline => Side::Baseline.letter(),
+        paired_stats::Arm::Candidate => Side::Candidate.letter(),
+    };
+    node.staging.path().join(letter).join(format!("{:08}", attempt.number))
+}
+
+fn last_words(folder: &Path) -> String {
+    last_line(&folder.join("stderr")).map(|line| format!("; it said: {line}")).unwrap_or_default()
+}
+
+fn judged(blank: MeasureRecord, sample: &PairedSample, judgement: Judgement) -> MeasureRecord {
+    let (verdict, reasons) = match &judgement.verdict {
+        Verdict::Pass => (PerformanceVerdict::Pass, Vec::new()),
+        Verdict::Fail => (PerformanceVerdict::Fail, Vec::new()),
+        Verdict::Inconclusive { reasons } => {
+            (PerformanceVerdict::Inconclusive, reasons.iter().map(explain).collect())
+        }
+    };
+    MeasureRecord {
+        verdict,
+        reasons,
+        median_ms: Some(Both {
+            baseline: median(sample.pairs().iter().map(|pair| pair.baseline).collect()),
+            candidate: median(sample.pairs().iter().map(|pair| pair.candidate).collect()),
+        }),
+        ratio: Some(ratio(&judgement)),
+        judgement: Some(judgement),
+        ..blank
+    }
+}
+
+/// A reason as a sentence.
+fn explain(reason: &Reason) -> String {
+    match reason {
+        Reason::BoundsStraddleLimit { lower_ratio, upper_ratio } => {
+            let bound = |ratio: &Option<f64>| ratio.map_or("none".to_owned(), |ratio| format!("{ratio:.5}"));
+            format!("the limit lies between the bounds {} and {}", bound(lower_ratio), bound(upper_ratio))
+        }
+        Reason::DiagnosticBreached { test, p_value, threshold } => {
+            format!("diagnostic {test} was breached: p = {p_value:.2e}, threshold {threshold:.2e}")
+        }
+        Reason::NotCorroborated { bound_ratio, assumed_autocorrelation } => format!(
+            "bounds that allow for an autocorrelation of {assumed_autocorrelation:.2} do not decide (bound {})",
+            bound_ratio.map_or("outside the sample".to_owned(), |ratio| format!("{ratio:.5}"))
+        ),
+        other => serde_json::to_string(other).unwrap_or_else(|error| error.to_string()),
+    }
+}
+
+fn ratio(judgement: &Judgement) -> RatioBounds {
+    let estimate = judgement.deciding();
+    RatioBounds {
+        lower: estimate.lower.map(|bound| bound.ratio),
+        median: estimate.point_ratio,
+        upper: estimate.upper.map(|bound| bound.ratio),
+        lower_rank: estimate.lower.map(|bound| bound.rank as u64),
+        upper_rank: estimate.upper.map(|bound| bound.rank as u64),
+        confidence: estimate.confidence.get(),
+        pairs: estimate.count as u64,
+    }
+}
+
+/// The median of at least one value.
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    if values.len() % 2 == 1 { values[middle] } else { f64::midpoint(values[middle - 1], values[middle]) }
+}
+
+/// The record of a row that is not measured.
+pub(crate) fn not_measured(definition: &Definition, row: &Row, reason: String) -> MeasureRecord {
+    MeasureRecord {
+        row: row.name.clone(),
+        metric: definition.measure.metric.clone(),
+        labels: labels(definition),
+        verdict: PerformanceVerdict::NotMeasured,
+        reasons: if reason.is_empty() { Vec::new() } else { vec![reason] },
+        judgement: None,
+        median_ms: None,
+        ratio: None,
+        attempts: BTreeMap::new(),
+        wall_ms: 0,
+    }
+}

@@ -1,0 +1,71 @@
+//! place: the machine is read and every process gets its CPUs.
+
+use cpu_placement::{CpuSet, HostRecord, Plan, PlanRequest, Siblings, Topology};
+
+use crate::context::Context;
+use crate::error::{At, CampaignError, Cause};
+use crate::record::PlaceRecord;
+use crate::stage::Stage;
+
+/// Most repetitions that can run at once: two per revision.
+const REPETITIONS_PER_ROW: usize = 4;
+
+/// Which CPUs the processes of this campaign get.
+pub(crate) struct Placed {
+    /// One set per concurrent correctness process; disjoint.
+    pub(crate) correctness: Vec<CpuSet>,
+    /// The set of every measured process, whichever arm.
+    pub(crate) measured: CpuSet,
+    pub(crate) record: PlaceRecord,
+}
+
+pub(crate) fn place(context: &Context<'_>) -> Result<Placed, CampaignError> {
+    let topology = Topology::read().at(Stage::Place, Cause::HostUnfit)?;
+    let cores = context.definition().placement.cores_per_process;
+    let plan = widest_plan(&topology, cores).at(Stage::Place, Cause::HostUnfit)?;
+    let measured = measured_set(context, &topology, &plan)?;
+    let mut correctness: Vec<CpuSet> = plan.sets.iter().map(|set| set.cpus.clone()).collect();
+    let mut notes = topology.notes.clone();
+    // Nothing is timed while repetitions run, so the housekeeping core may help.
+    let spare = plan.housekeeping.intersection(&topology.allowed);
+    if correctness.len() < REPETITIONS_PER_ROW && cores == 1 && !spare.is_empty() {
+        correctness.push(spare);
+        notes.push("repetitions also use the housekeeping core; measured processes never do".to_owned());
+    }
+    let record = PlaceRecord {
+        host: host()?,
+        plan: serde_json::to_value(&plan).at(Stage::Place, Cause::Bug)?,
+        correctness_cpus: correctness.iter().map(CpuSet::to_string).collect(),
+        measured_cpus: measured.to_string(),
+        notes,
+    };
+    Ok(Placed { correctness, measured, record })
+}
+
+/// As many sets as can run at once, and at least the one that is measured on.
+fn widest_plan(topology: &Topology, cores: usize) -> Result<Plan, cpu_placement::PlanError> {
+    let request = |sets| PlanRequest::uniform(sets, cores).siblings(Siblings::Idle);
+    let narrower = (2..=REPETITIONS_PER_ROW).rev().find_map(|sets| Plan::new(topology, &request(sets)).ok());
+    narrower.map_or_else(|| Plan::new(topology, &request(1)), Ok)
+}
+
+fn measured_set(context: &Context<'_>, topology: &Topology, plan: &Plan) -> Result<CpuSet, CampaignError> {
+    let Some(text) = &context.definition().placement.measured_cpus else {
+        let first = plan.sets.first().map(|set| set.cpus.clone());
+        return first.ok_or("the plan has no set").at(Stage::Place, Cause::Bug);
+    };
+    let wanted: CpuSet = text.parse().at(Stage::Place, Cause::BadInput)?;
+    let outside = wanted.difference(&topology.allowed);
+    if wanted.is_empty() || !outside.is_empty() {
+        let message = format!("placement.measured_cpus {text}: this process may only use {}", topology.allowed);
+        return Err(CampaignError::new(Stage::Place, Cause::HostUnfit, message));
+    }
+    Ok(wanted)
+}
+
+/// The host as a reader may see it: without its name.
+fn host() -> Result<serde_json::Value, CampaignError> {
+    let mut host = HostRecord::read();
+    host.host_name = None;
+    serde_json::to_value(&host).at(Stage::Place, Cause::Bug)
+}
