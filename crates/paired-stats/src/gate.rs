@@ -203,8 +203,8 @@ pub enum Reason {
     NotCorroborated {
         /// The dependence-aware bound on the deciding side; absent when it lies outside the sample.
         bound_ratio: Option<f64>,
-        /// The autocorrelation that it allows for.
-        assumed_autocorrelation: f64,
+        /// By how much that bound is further from the middle, in ranks.
+        rank_distance_factor: f64,
     },
     /// It is not known which arm ran first in each pair, so balance cannot be shown.
     ArmOrderUnknown,
@@ -286,7 +286,7 @@ impl PreparedGate {
         let log_ratios = sample.log_ratios();
         let mut sorted = sample.ratios();
         sorted.sort_by(f64::total_cmp);
-        let dependence = Dependence::of(&log_ratios);
+        let dependence = Dependence::of(&log_ratios, self.gate.confidence);
         let order_statistics = estimate(&sorted, &self.exact);
         let dependence_aware = estimate(&sorted, &dependence.widen(&self.exact));
         let diagnostics = self.examiner.examine(sample);
@@ -395,7 +395,7 @@ fn not_corroborated(side: Side, evidence: &Evidence<'_>) -> Reason {
     let bound = if side == Side::Pass { wide.upper } else { wide.lower };
     Reason::NotCorroborated {
         bound_ratio: bound.map(|bound| bound.ratio),
-        assumed_autocorrelation: evidence.dependence.assumed_autocorrelation,
+        rank_distance_factor: evidence.dependence.rank_distance_factor,
     }
 }
 

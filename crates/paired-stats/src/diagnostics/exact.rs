@@ -1,24 +1,25 @@
 //! Exact null distributions: Kendall's S and the rank sum, for values without ties.
 
-/// The chance that |S| is at least `s`, where S is Kendall's sum over all pairs of an order of `count` values.
+/// For each distance `d` of Kendall's sum S from 0, the chance that |S| is at least `d`, over all orders of `count` values.
 ///
 /// The number of inversions is a sum of independent uniform numbers on 0..i for i = 1..count-1, so its distribution is
-/// their convolution.
-pub(crate) fn kendall_p(count: usize, s: i64) -> f64 {
+/// their convolution; S is the number of pairs less twice the inversions.
+pub(crate) fn kendall_tails(count: usize) -> Vec<f64> {
     let pairs = count * count.saturating_sub(1) / 2;
-    let mut chance = vec![1.0];
-    for wide in 2..=count {
-        chance = convolved_with_uniform(&chance, wide);
+    let chance = (2..=count).fold(vec![1.0], |chance, wide| convolved_with_uniform(&chance, wide));
+    let mut exactly = vec![0.0; pairs + 1];
+    for (inversions, chance) in chance.iter().enumerate() {
+        exactly[pairs.abs_diff(2 * inversions)] += chance;
     }
-    // S = pairs - 2 * inversions, symmetric about 0.
-    let far = |inversions: usize| (pairs as i64 - 2 * inversions as i64).abs() >= s.abs();
-    chance
-        .iter()
-        .enumerate()
-        .filter(|&(inversions, _)| far(inversions))
-        .map(|(_, chance)| chance)
-        .sum::<f64>()
-        .min(1.0)
+    tails(exactly)
+}
+
+/// Sums from each place to the end.
+fn tails(mut exactly: Vec<f64>) -> Vec<f64> {
+    for at in (1..exactly.len()).rev() {
+        exactly[at - 1] += exactly[at];
+    }
+    exactly
 }
 
 /// The distribution of X + U where U is uniform on 0..wide.
@@ -35,18 +36,19 @@ fn convolved_with_uniform(chance: &[f64], wide: usize) -> Vec<f64> {
     sums
 }
 
-/// The chance that a rank sum over `first` of `first + second` values is at least `distance` from its mean, or `None` when
-/// the number of selections does not fit 128 bits.
+/// For each distance `d`, the chance that twice the Mann-Whitney count is at least `d` away from twice its mean, or `None`
+/// when the number of selections does not fit 128 bits.
 ///
-/// The number of selections with Mann-Whitney count u is the coefficient of q^u in the Gaussian binomial, built here by
-/// the recurrence on the largest value: it is in the selection or it is not.
-pub(crate) fn rank_sum_p(first: usize, second: usize, distance: f64) -> Option<f64> {
+/// The number of selections with count u is the coefficient of q^u in the Gaussian binomial, built here by the recurrence on
+/// the largest value: it is in the selection or it is not.
+pub(crate) fn rank_sum_tails(first: usize, second: usize) -> Option<Vec<f64>> {
     let ways = mann_whitney_counts(first, second)?;
     let total = ways.iter().try_fold(0_u128, |sum, &ways| sum.checked_add(ways))?;
-    let mean = (first * second) as f64 / 2.0;
-    let far = |u: usize| (u as f64 - mean).abs() >= distance - 1e-9;
-    let far_ways: u128 = ways.iter().enumerate().filter(|&(u, _)| far(u)).map(|(_, &ways)| ways).sum();
-    Some(far_ways as f64 / total as f64)
+    let mut exactly = vec![0.0; first * second + 1];
+    for (u, &ways) in ways.iter().enumerate() {
+        exactly[(2 * u).abs_diff(first * second)] += ways as f64 / total as f64;
+    }
+    Some(tails(exactly))
 }
 
 /// How many selections of `first` of `first + second` values have each Mann-Whitney count.
@@ -97,9 +99,11 @@ mod tests {
                 (0..count).flat_map(later).sum()
             };
             let all: Vec<i64> = orders.iter().map(s_of).collect();
+            let tails = kendall_tails(count);
             for &s in &all {
                 let far = all.iter().filter(|other| other.abs() >= s.abs()).count();
-                assert!((kendall_p(count, s) - far as f64 / all.len() as f64).abs() < 1e-12, "{count} {s}");
+                let found = tails[usize::try_from(s.abs()).unwrap()];
+                assert!((found - far as f64 / all.len() as f64).abs() < 1e-12, "{count} {s}");
             }
         }
     }
@@ -113,15 +117,13 @@ mod tests {
                 (0..count).filter(|&v| is_chosen(v)).map(|v| (0..v).filter(|&w| !is_chosen(w)).count()).sum()
             };
             let selections = (0_u32..1 << count).filter(|chosen| chosen.count_ones() as usize == first);
-            let all: Vec<f64> =
-                selections.map(|chosen| u_of(chosen) as f64 - (first * second) as f64 / 2.0).collect();
-            for u in &all {
-                let far = all.iter().filter(|other| other.abs() >= u.abs()).count();
+            let all: Vec<usize> =
+                selections.map(|chosen| (2 * u_of(chosen)).abs_diff(first * second)).collect();
+            let tails = rank_sum_tails(first, second).unwrap();
+            for &distance in &all {
+                let far = all.iter().filter(|&&other| other >= distance).count();
                 let expected = far as f64 / all.len() as f64;
-                assert!(
-                    (rank_sum_p(first, second, u.abs()).unwrap() - expected).abs() < 1e-12,
-                    "{first} {second} {u}"
-                );
+                assert!((tails[distance] - expected).abs() < 1e-12, "{first} {second} {distance}");
             }
         }
     }
@@ -130,6 +132,6 @@ mod tests {
     fn thirty_against_thirty_is_exact() {
         let ways = mann_whitney_counts(30, 30).unwrap();
         assert_eq!(ways.iter().sum::<u128>(), 118_264_581_564_861_424, "60 choose 30");
-        assert!((rank_sum_p(30, 30, 0.0).unwrap() - 1.0).abs() < 1e-12);
+        assert!((rank_sum_tails(30, 30).unwrap()[0] - 1.0).abs() < 1e-12);
     }
 }

@@ -8,7 +8,7 @@ mod exact;
 mod permutation;
 mod scores;
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
@@ -198,14 +198,26 @@ pub(crate) struct Examiner {
     known: Mutex<Vec<Known>>,
 }
 
-/// A null distribution of untied scores, which depends on nothing but the count and the statistic.
+/// A null distribution of untied values, which depends on nothing but their count and what is computed.
 struct Known {
     count: usize,
-    statistic: Statistic,
-    sorted: std::sync::Arc<[f64]>,
+    law: Law,
+    numbers: Arc<[f64]>,
 }
 
-/// Null distributions kept for other samples of the same shape; a campaign has one shape, a calibration a few.
+/// What a null distribution is of.
+#[derive(Clone, PartialEq)]
+enum Law {
+    /// Sorted values of a statistic over random orders.
+    Permuted(Statistic),
+    /// Tail probabilities of Kendall's sum.
+    Kendall,
+    /// Tail probabilities of the rank sum of so many values.
+    RankSum { first: usize },
+}
+
+/// Null distributions kept for other samples of the same shape; a campaign has one shape, a calibration a few. The oldest
+/// makes room.
 const KNOWN_AT_MOST: usize = 16;
 
 impl Examiner {
@@ -272,14 +284,17 @@ impl Examiner {
     }
 
     fn order_trend(&self, scores: &Scores) -> TestValue {
+        let count = scores.ranks.len();
         if scores.tied {
-            let order: Vec<f64> = (0..scores.ranks.len()).map(|index| index as f64).collect();
+            let order: Vec<f64> = (0..count).map(|index| index as f64).collect();
             return self
                 .permuted(&Statistic::trend(&order).expect("an order of several pairs varies"), scores);
         }
         let s = kendall_s(&scores.ranks);
-        let p_value = exact::kendall_p(scores.ranks.len(), s);
-        TestValue { statistic: s as f64, p_value, calculation: Calculation::Exact }
+        let tails = self.known(count, &Law::Kendall, || exact::kendall_tails(count));
+        let distance =
+            usize::try_from(s.unsigned_abs()).expect("there are fewer pairs than a usize can count");
+        TestValue { statistic: s as f64, p_value: tails[distance].min(1.0), calculation: Calculation::Exact }
     }
 
     fn trend(&self, covariate: Option<&[f64]>, scores: &Scores) -> Result<TestValue, NotApplied> {
@@ -296,17 +311,34 @@ impl Examiner {
         if marked == 0 || marked == marks.len() {
             return Err(NotApplied::Constant);
         }
-        let mean = marked as f64 * (marks.len() + 1) as f64 / 2.0;
-        let sum: f64 = scores.ranks.iter().zip(&marks).filter(|&(_, &mark)| mark).map(|(rank, _)| rank).sum();
-        let exact = if scores.tied {
-            None
-        } else {
-            exact::rank_sum_p(marked, marks.len() - marked, (sum - mean).abs())
+        let (first, second) = (marked, marks.len() - marked);
+        let Some(tails) = self.rank_sum_tails(first, second, scores) else {
+            return Ok(self.permuted(&Statistic::Marked { marks }, scores));
         };
-        Ok(match exact {
-            Some(p_value) => TestValue { statistic: sum - mean, p_value, calculation: Calculation::Exact },
-            None => self.permuted(&Statistic::Marked { marks }, scores),
+        let sum: f64 = scores.ranks.iter().zip(&marks).filter(|&(_, &mark)| mark).map(|(rank, _)| rank).sum();
+        let from_mean = sum - first as f64 * (marks.len() + 1) as f64 / 2.0;
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "untied ranks have whole sums"
+        )]
+        let distance = (2.0 * from_mean.abs()).round() as usize;
+        Ok(TestValue {
+            statistic: from_mean,
+            p_value: tails[distance].min(1.0),
+            calculation: Calculation::Exact,
         })
+    }
+
+    fn rank_sum_tails(&self, first: usize, second: usize, scores: &Scores) -> Option<Arc<[f64]>> {
+        if scores.tied {
+            return None;
+        }
+        let law = Law::RankSum { first };
+        // An empty table says that there is no exact one.
+        let tails =
+            self.known(first + second, &law, || exact::rank_sum_tails(first, second).unwrap_or_default());
+        (!tails.is_empty()).then_some(tails)
     }
 
     fn permuted(&self, statistic: &Statistic, scores: &Scores) -> TestValue {
@@ -316,25 +348,26 @@ impl Examiner {
         TestValue { statistic: value, p_value: permutation::p_value(&null, value), calculation }
     }
 
-    fn null(&self, statistic: &Statistic, scores: &Scores) -> std::sync::Arc<[f64]> {
-        let compute =
-            || statistic.null(&scores.normal, self.definition.permutations, self.definition.seed).into();
+    fn null(&self, statistic: &Statistic, scores: &Scores) -> Arc<[f64]> {
+        let compute = || statistic.null(&scores.normal, self.definition.permutations, self.definition.seed);
         if scores.tied {
-            return compute();
+            return compute().into();
         }
-        let count = scores.normal.len();
-        let lock = || self.known.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if let Some(known) = lock().iter().find(|known| known.count == count && known.statistic == *statistic)
-        {
-            return known.sorted.clone();
+        self.known(scores.normal.len(), &Law::Permuted(statistic.clone()), compute)
+    }
+
+    fn known(&self, count: usize, law: &Law, compute: impl FnOnce() -> Vec<f64>) -> Arc<[f64]> {
+        let lock = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = lock().iter().find(|known| known.count == count && known.law == *law) {
+            return known.numbers.clone();
         }
-        let sorted: std::sync::Arc<[f64]> = compute();
+        let numbers: Arc<[f64]> = compute().into();
         let mut known = lock();
         if known.len() == KNOWN_AT_MOST {
             known.remove(0);
         }
-        known.push(Known { count, statistic: statistic.clone(), sorted: sorted.clone() });
-        sorted
+        known.push(Known { count, law: law.clone(), numbers: numbers.clone() });
+        numbers
     }
 }
 
