@@ -68,8 +68,14 @@ pub enum Fault {
 
 impl Fault {
     /// Every fault, in the order of the documentation.
-    pub const ALL: [Fault; 6] =
-        [Fault::Slower, Fault::Different, Fault::Unstable, Fault::Flood, Fault::NoPressure, Fault::MissingMetric];
+    pub const ALL: [Fault; 6] = [
+        Fault::Slower,
+        Fault::Different,
+        Fault::Unstable,
+        Fault::Flood,
+        Fault::NoPressure,
+        Fault::MissingMetric,
+    ];
 
     /// The name on the command line.
     #[must_use]

@@ -45,7 +45,11 @@ fn row(name: &str, engine: Engine, topology: Topology, num_gpu_blocks: u64) -> R
         kv_transfer_bandwidth_gb_per_s: disaggregated.then_some(100.0),
         kv_transfer_timing: disaggregated.then_some(TransferTiming::FullPrompt),
         router_queue_threshold: None,
-        pressure: if disaggregated { PressureBand { min: 10, max: 20 } } else { PressureBand { min: 1, max: 3 } },
+        pressure: if disaggregated {
+            PressureBand { min: 10, max: 20 }
+        } else {
+            PressureBand { min: 1, max: 3 }
+        },
     }
 }
 

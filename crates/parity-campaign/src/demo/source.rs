@@ -73,7 +73,7 @@ fn planted(fault: Fault) -> Edit {
         self.check_finished()
 ",
             replace: "        let mut rehearsal = self.clone();
-        let last = self.world.requests.len() * 25 / 100;
+        let last = self.world.requests.len() * 26 / 100;
         rehearsal.queue.retain(|due| matches!(due.0.2, Event::Arrival { request } if request < last));
         while rehearsal.step() {}
         while self.step() {}
@@ -94,7 +94,8 @@ fn planted(fault: Fault) -> Edit {
             file: "src/replay.rs",
             find: "        for &id in finished {
             let request",
-            replace: "        let finished: std::collections::HashSet<usize> = finished.iter().copied().collect();
+            replace:
+                "        let finished: std::collections::HashSet<usize> = finished.iter().copied().collect();
         for &id in &finished {
             let request",
         },
@@ -190,7 +191,8 @@ mod tests {
     #[test]
     fn the_honest_candidate_differs_in_one_file() {
         let (before, after) = (baseline(), candidate(None).expect("edits fit"));
-        let changed: Vec<_> = before.iter().zip(&after).filter(|(l, r)| l != r).map(|(left, _)| left.0).collect();
+        let changed: Vec<_> =
+            before.iter().zip(&after).filter(|(l, r)| l != r).map(|(left, _)| left.0).collect();
         assert_eq!(changed, ["src/router.rs"]);
     }
 
