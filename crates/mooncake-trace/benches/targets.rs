@@ -2,8 +2,10 @@
 //!
 //! `cargo bench -p mooncake-trace --bench targets -- [--check] [--megabytes N]`
 //!
-//! Prints `what  target  measured  met|missed` per line; with `--check`, a miss exits 1. Hashing and slicing are timed in
-//! turns on the same file, which was read once before, and medians are compared, so that a busy machine slows both.
+//! Prints `what  target  measured  met|missed` per line; with `--check`, a miss exits 1.
+//!
+//! Hashing and slicing take turns on the same file, which was read once before, and medians of wall time are compared,
+//! so that a busy machine slows both.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -65,10 +67,7 @@ struct Report {
 impl Report {
     fn line(&mut self, what: &str, target: &str, measured: &str, met: bool) {
         self.missed += u32::from(!met);
-        println!(
-            "{what:<58} target {target:<12} measured {measured:<22} {}",
-            if met { "met" } else { "missed" }
-        );
+        println!("{what:<58} target {target:<12} measured {measured} {}", if met { "met" } else { "missed" });
     }
 }
 
@@ -132,12 +131,14 @@ fn peak_kib() -> u64 {
 }
 
 fn throughput(report: &mut Report, name: &str, path: &Path, rows: u64) {
-    let hash = || drop(Sha256::of_file(path).expect("the trace can be read"));
+    let hash = || {
+        Sha256::of_file(path).expect("the trace can be read");
+    };
     hash();
     for (part, window) in [
         ("first 5,000 rows", window(0, 5_000)),
+        ("last 5,000 rows", window(rows - 5_000, 5_000)),
         ("all rows", window(0, rows)),
-        ("all rows but the first", window(1, rows - 1)),
     ] {
         let (mut hashing, mut slicing) = (Vec::new(), Vec::new());
         for _ in 0..ROUNDS {
@@ -145,13 +146,13 @@ fn throughput(report: &mut Report, name: &str, path: &Path, rows: u64) {
             slicing.push(time(|| cut(path, window)));
         }
         let (hashing, slicing) = (median(hashing), median(slicing));
-        let ratio = hashing.as_secs_f64() / slicing.as_secs_f64();
         let bytes = std::fs::metadata(path).expect("the trace is there").len();
-        let gigabytes = |time: Duration| bytes as f64 / 1e9 / time.as_secs_f64();
+        let rate = |time: Duration| bytes as f64 / 1e9 / time.as_secs_f64();
+        let ratio = rate(slicing) / rate(hashing);
         report.line(
-            &format!("slice / SHA-256 throughput, {name}, {part}"),
+            &format!("slice / SHA-256, {name}, {part}"),
             ">= 0.50",
-            &format!("{ratio:.2} ({:.2} of {:.2} GB/s)", gigabytes(slicing), gigabytes(hashing)),
+            &format!("{ratio:.2} ({:.2} / {:.2} GB/s)", rate(slicing), rate(hashing)),
             ratio >= MIN_RATIO,
         );
     }

@@ -31,6 +31,8 @@ pub struct Row<'a> {
     pub other_fields: &'a [String],
     /// The original bytes of the line, with its line ending if it has one.
     pub bytes: &'a [u8],
+    /// The number of block ids, which is known even where they are not kept.
+    pub(crate) hash_count: usize,
 }
 
 impl Row<'_> {
@@ -117,8 +119,59 @@ pub(crate) struct Fields {
 /// Buffers that are used again for every row.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
-    pub(crate) hash_ids: Vec<u64>,
+    pub(crate) hash_ids: HashIds,
     pub(crate) other_fields: Vec<String>,
+}
+
+/// The block ids of a row, or only their number for a reader that needs no more.
+///
+/// The slots stay initialised from row to row, so that taking an id is a store and no more.
+#[derive(Debug, Default)]
+pub(crate) struct HashIds {
+    slots: Vec<u64>,
+    count: usize,
+    only_counted: bool,
+}
+
+impl HashIds {
+    pub(crate) fn only_counted() -> Self {
+        HashIds { only_counted: true, ..HashIds::default() }
+    }
+
+    fn is_kept(&self) -> bool {
+        !self.only_counted
+    }
+
+    /// The ids, if they are kept.
+    pub(crate) fn as_slice(&self) -> &[u64] {
+        self.slots.get(..self.count).unwrap_or_default()
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
+
+    fn clear(&mut self) {
+        self.count = 0;
+    }
+
+    fn push(&mut self, id: u64) {
+        if self.is_kept() {
+            if self.count == self.slots.len() {
+                self.grow();
+            }
+            self.slots[self.count] = id;
+        }
+        self.count += 1;
+    }
+
+    /// More slots, at least one.
+    #[cold]
+    fn grow(&mut self) -> &mut [u64] {
+        let length = self.slots.len().saturating_mul(2).max(64);
+        self.slots.resize(length, 0);
+        &mut self.slots
+    }
 }
 
 /// Why a line was refused, and which of its bytes shows it.
@@ -144,12 +197,12 @@ pub(crate) fn parse(
     scratch.other_fields.clear();
     if let Some(fields) = fast::parse(line, &mut scratch.hash_ids)
         && in_range(&fields)
-        && violation(&fields, scratch.hash_ids.len(), rules, previous_ms).is_none()
+        && violation(&fields, scratch.hash_ids.count(), rules, previous_ms).is_none()
     {
         return Ok(fields);
     }
     let (fields, places) = strict::parse(line, rules, scratch)?;
-    match violation(&fields, scratch.hash_ids.len(), rules, previous_ms) {
+    match violation(&fields, scratch.hash_ids.count(), rules, previous_ms) {
         None => Ok(fields),
         Some(kind) => Err(places.refuse(kind)),
     }

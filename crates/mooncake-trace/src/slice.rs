@@ -150,7 +150,8 @@ impl<'a> Slicer<'a> {
         out: W,
         name: Option<&Path>,
     ) -> Result<SliceManifest, SliceError> {
-        let mut reader = TraceReader::with_rules(HashedSource::new(source), self.rules.clone());
+        let mut reader =
+            TraceReader::with_rules(HashedSource::new(source), self.rules.clone()).only_counting_ids();
         if let Some(name) = name {
             reader = reader.named(name);
         }
@@ -167,7 +168,7 @@ impl<'a> Slicer<'a> {
         if rows < self.window.end() {
             return Err(SliceError::TraceTooShort { rows, end: self.window.end() });
         }
-        let source = source_record(reader.settle(), rows);
+        let source = source_record(reader.into_source(), rows);
         let slice = cut.finish(self.window)?;
         self.hold_against_expectations(&source, &slice)?;
         Ok(SliceManifest::new(source, self.window, slice, self.rules.clone()))
@@ -207,9 +208,9 @@ impl std::fmt::Debug for Slicer<'_> {
     }
 }
 
-fn source_record<R: Read>(source: &mut HashedSource<R>, rows: u64) -> SourceRecord {
-    let sha256 = source.digest_so_far();
-    SourceRecord { sha256, bytes: source.consumed_bytes(), rows, known: recognise(&sha256) }
+fn source_record<R: Read>(source: HashedSource<R>, rows: u64) -> SourceRecord {
+    let (sha256, bytes) = source.finish();
+    SourceRecord { sha256, bytes, rows, known: recognise(&sha256) }
 }
 
 /// Whether a file that was read from its start to its end is not what it was before. Pipes have no size to compare.
@@ -275,7 +276,7 @@ impl<W: Write> Cut<W> {
         self.last_timestamp_ms = row.timestamp_ms;
         add(&mut self.input_tokens, row.input_length)?;
         add(&mut self.output_tokens, row.output_length)?;
-        add(&mut self.hash_ids, row.hash_ids.len() as u64)?;
+        add(&mut self.hash_ids, row.hash_count as u64)?;
         self.rows_without_output += u64::from(row.output_length == 0);
         self.crlf_rows += u64::from(row.has_crlf());
         self.ends_with_newline = row.has_newline();

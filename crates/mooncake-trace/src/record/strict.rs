@@ -190,7 +190,7 @@ impl Members<'_, '_> {
             match exact(&event, false) {
                 Some(id) => self.scratch.hash_ids.push(id),
                 None => {
-                    let pointer = format!("/hash_ids/{}", self.scratch.hash_ids.len());
+                    let pointer = format!("/hash_ids/{}", self.scratch.hash_ids.count());
                     return Err(self.unexpected(&event, Expected::HashId, &pointer));
                 }
             }

@@ -9,7 +9,7 @@ use super::*;
 fn read(line: &str, rules: &Rules) -> Result<(Fields, Vec<u64>), (usize, String, String)> {
     let mut scratch = Scratch::default();
     match parse(line.as_bytes(), rules, 100, &mut scratch) {
-        Ok(fields) => Ok((fields, scratch.hash_ids)),
+        Ok(fields) => Ok((fields, scratch.hash_ids.as_slice().to_vec())),
         Err(Refused { at, pointer, kind }) => Err((at, pointer, kind.to_string())),
     }
 }
@@ -247,10 +247,8 @@ fn unknown_fields_are_refused_or_kept() {
     let mut scratch = Scratch::default();
     let fields = parse(line.replace('▸', "").as_bytes(), &keep, 0, &mut scratch).unwrap();
     assert_eq!(fields, Fields { timestamp_ms: 100, input_length: 1, output_length: 1 });
-    assert_eq!(
-        (scratch.hash_ids, scratch.other_fields),
-        (vec![1], vec!["a/b".to_owned(), "priority".to_owned()])
-    );
+    assert_eq!(scratch.hash_ids.as_slice(), [1]);
+    assert_eq!(scratch.other_fields, ["a/b", "priority"]);
     refuse_under(&keep, r#"{"a":[1,▸}"#, "/a/1", "expected one JSON object per line");
 }
 
@@ -335,13 +333,13 @@ proptest! {
 
     #[test]
     fn what_the_fast_path_reads_the_strict_one_reads_alike(line in lines()) {
-        let mut fast_ids = Vec::new();
+        let mut fast_ids = HashIds::default();
         let mut scratch = Scratch::default();
         let strict = strict::parse(&line, &Rules::default(), &mut scratch);
         if let Some(fields) = fast::parse(&line, &mut fast_ids).filter(in_range) {
             let (strict, _) = strict.map_err(|refused| TestCaseError::fail(format!("{refused:?}")))?;
             prop_assert_eq!(fields, strict);
-            prop_assert_eq!(fast_ids, scratch.hash_ids);
+            prop_assert_eq!(fast_ids.as_slice(), scratch.hash_ids.as_slice());
         }
     }
 
@@ -353,10 +351,25 @@ proptest! {
         let line = format!(
             "{{\"timestamp\": {timestamp}, \"input_length\": {input}, \"output_length\": {output}, \"hash_ids\": {ids:?}}}"
         );
-        let mut fast_ids = Vec::new();
+        let mut fast_ids = HashIds::default();
         let fields = fast::parse(line.as_bytes(), &mut fast_ids);
         prop_assert_eq!(fields, Some(Fields { timestamp_ms: timestamp, input_length: input, output_length: output }));
-        prop_assert_eq!(fast_ids, ids);
+        prop_assert_eq!(fast_ids.as_slice(), ids);
+    }
+
+    #[test]
+    fn counting_ids_accepts_and_refuses_as_keeping_them_does(line in lines()) {
+        let mut kept = Scratch::default();
+        let mut counted = Scratch { hash_ids: HashIds::only_counted(), ..Scratch::default() };
+        let outcome = |result: Result<Fields, Refused>| {
+            result.map_err(|Refused { at, pointer, kind }| (at, pointer, kind.to_string()))
+        };
+        let with_ids = outcome(parse(&line, &Rules::default(), 100, &mut kept));
+        prop_assert_eq!(&with_ids, &outcome(parse(&line, &Rules::default(), 100, &mut counted)));
+        if with_ids.is_ok() {
+            prop_assert_eq!(kept.hash_ids.as_slice().len(), counted.hash_ids.count());
+        }
+        prop_assert!(counted.hash_ids.as_slice().is_empty());
     }
 
     #[test]
