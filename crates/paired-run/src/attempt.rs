@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use cpu_placement::{Finished, Outcome, ViolationKind};
+use cpu_placement::{Finished, LoadKind, Outcome, ViolationKind, Watched};
 use paired_stats::Arm;
 use serde::{Deserialize, Serialize};
 
@@ -114,13 +114,19 @@ pub enum ConditionKind {
     AffinityDiffers,
     /// A thread was seen outside its CPUs.
     RanOutside,
+    /// The process was moved although its set is a single CPU.
+    Migrated,
     /// The kernel refused the memory policy.
     MemoryPolicyRefused,
+    /// Memory was on other nodes than requested.
+    MemoryElsewhere,
+    /// The kernel moved memory of the process between nodes.
+    MemoryMoved,
     /// Processes were left behind when the program ended.
     LeftBehind,
-    /// The CPUs were throttled.
+    /// The process was held back for want of processor time.
     Throttled,
-    /// Something else ran on the CPUs of the measurement.
+    /// More else ran on the CPUs of the measurement than the limits of its [`Run`](cpu_placement::Run) allow.
     CompetingLoad,
     /// The run was stopped between the start of the pair and its end: killed, cancelled, evicted by a scheduler.
     Interrupted,
@@ -192,7 +198,10 @@ pub struct Execution {
 }
 
 impl Execution {
-    /// An execution from a finished process. The violations that were seen become conditions.
+    /// An execution from a finished process. The violations that were seen become conditions, and what was watched becomes
+    /// telemetry: `steal_ppm`, `others_ppm`, `siblings_ppm` (shares of the set's time), `cpu_pressure_ms`, `run_delay_ms`,
+    /// `held_back_ms`, `frequency_khz` (the lowest seen) and `temperature_millicelsius` (the highest seen), where the machine
+    /// exposes them.
     pub fn new(finished: Finished, reading: Reading) -> Self {
         let usage = Usage {
             wall_ns: finished.wall_ns,
@@ -213,7 +222,7 @@ impl Execution {
             reading,
             usage,
             conditions: finished.violations.iter().map(condition).collect(),
-            telemetry: BTreeMap::new(),
+            telemetry: finished.watched.as_ref().map(telemetry).unwrap_or_default(),
             finished: Some(finished),
         }
     }
@@ -250,11 +259,34 @@ impl Execution {
     }
 }
 
+fn telemetry(watched: &Watched) -> BTreeMap<String, f64> {
+    let load = watched.load.value();
+    let share = |kind| load.map(|load| load.ppm(kind) as f64);
+    let ms = |ns: u64| ns as f64 / 1e6;
+    let seen = &watched.telemetry;
+    let readings = [
+        ("steal_ppm", share(LoadKind::Steal)),
+        ("others_ppm", share(LoadKind::Others)),
+        ("siblings_ppm", share(LoadKind::Siblings)),
+        ("cpu_pressure_ms", load.and_then(|load| load.pressure_ns.value()).copied().map(ms)),
+        ("run_delay_ms", watched.run_delay_ns.value().copied().map(ms)),
+        ("held_back_ms", watched.throttling.value().map(|throttling| ms(throttling.held_back_ns))),
+        ("frequency_khz", seen.frequency_khz.value().map(|range| range.min as f64)),
+        ("temperature_millicelsius", seen.temperature_millicelsius.value().map(|range| range.max as f64)),
+    ];
+    readings.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+}
+
 fn condition_kind(violation: &ViolationKind) -> ConditionKind {
     match violation {
         ViolationKind::AffinityDiffers { .. } => ConditionKind::AffinityDiffers,
         ViolationKind::RanOutside { .. } => ConditionKind::RanOutside,
         ViolationKind::MemoryPolicyRefused { .. } => ConditionKind::MemoryPolicyRefused,
+        ViolationKind::Migrated { .. } => ConditionKind::Migrated,
+        ViolationKind::MemoryElsewhere { .. } => ConditionKind::MemoryElsewhere,
+        ViolationKind::MemoryMoved { .. } => ConditionKind::MemoryMoved,
+        ViolationKind::Throttled { .. } => ConditionKind::Throttled,
+        ViolationKind::CompetingLoad { .. } => ConditionKind::CompetingLoad,
         ViolationKind::LeftBehind { .. } => ConditionKind::LeftBehind,
         _ => ConditionKind::Other,
     }

@@ -60,9 +60,15 @@ pub struct Invalidation {
 
 impl Default for Invalidation {
     fn default() -> Self {
-        use ConditionKind::{AffinityDiffers, Interrupted, MemoryPolicyRefused, RanOutside};
+        use ConditionKind::{
+            AffinityDiffers, CompetingLoad, Interrupted, MemoryElsewhere, MemoryMoved, MemoryPolicyRefused,
+            Migrated, RanOutside, Throttled,
+        };
+        let placement =
+            [AffinityDiffers, RanOutside, Migrated, MemoryPolicyRefused, MemoryElsewhere, MemoryMoved];
+        let conditions = placement.into_iter().chain([Throttled, CompetingLoad, Interrupted]);
         Self {
-            conditions: BTreeSet::from([AffinityDiffers, RanOutside, MemoryPolicyRefused, Interrupted]),
+            conditions: conditions.collect(),
             above: BTreeMap::new(),
             reruns_per_pair: 2,
             reruns_per_row: 6,

@@ -6,7 +6,8 @@
 //! * [`Schedule`] is the order, made from a seed before anything runs;
 //! * [`PairedSample`] is a sealed set of pairs, joined by identity;
 //! * [`Gate`] is the definition of a decision, fixed beforehand; [`Gate::judge`] gives a [`Judgement`]: a [`Verdict`] with
-//!   its point, bounds, ranks, exact coverage and count, the [`Diagnostics`], and numbers for readers that never decide.
+//!   its point, bounds, ranks, exact coverage and count, the [`Diagnostics`], and numbers for readers that never decide;
+//! * [`World`] simulates campaigns whose truth is known, to calibrate a gate before it judges real ones.
 //!
 //! The bounds are order statistics ([`RankBounds`]), exact for any distribution of independent ratios. Diagnostics look
 //! for dependence at a false-alarm rate that is stated per campaign. What they cannot see in few pairs is covered by a
@@ -44,6 +45,7 @@ mod random;
 mod rank;
 mod sample;
 mod schedule;
+mod simulate;
 
 pub use crate::{
     dependence::Dependence,
@@ -57,4 +59,5 @@ pub use crate::{
     rank::{Probability, ProbabilityError, RankBound, RankBounds},
     sample::{DigestError, Measurement, Pair, PairedSample, SampleDigest, SampleError, Series},
     schedule::{Arm, SCHEDULE_ALGORITHM, Schedule, ScheduleError},
+    simulate::{Noise, World},
 };

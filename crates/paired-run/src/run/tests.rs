@@ -102,7 +102,7 @@ fn an_invalid_pair_is_taken_again_in_the_same_order() {
 
 #[test]
 fn only_predeclared_conditions_invalidate() {
-    let (outcome, _, attempts) = run(definition(3, 1), script().fault(4, seen(ConditionKind::CompetingLoad)));
+    let (outcome, _, attempts) = run(definition(3, 1), script().fault(4, seen(ConditionKind::LeftBehind)));
     assert_eq!((outcome, attempts.len()), (RunOutcome::Complete, 8));
     let above =
         |limit| Invalidation { above: [("steal_ms".to_owned(), limit)].into(), ..Invalidation::default() };

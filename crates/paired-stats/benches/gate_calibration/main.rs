@@ -9,13 +9,15 @@
 
 mod methods;
 mod table;
-mod worlds;
 
 use std::process::ExitCode;
 
 use methods::{METHODS, Methods};
-use table::{Cell, Results};
-use worlds::{RATIOS, WORLDS, World};
+use paired_stats::World;
+use table::{Cell, RATIOS, Results};
+
+/// The standard deviation of the log ratio, where a world has one.
+const NOISE: f64 = 0.04;
 
 struct Options {
     campaigns: u32,
@@ -72,7 +74,7 @@ fn simulate(options: &Options) -> Results {
         let mut done = Vec::new();
         loop {
             let index = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-            let Some(world) = WORLDS.get(index) else { return done };
+            let Some(world) = World::all().get(index) else { return done };
             done.push((index, one_world(world, &methods, options)));
         }
     };
@@ -88,7 +90,7 @@ fn one_world(world: &World, methods: &Methods, options: &Options) -> [[Cell; MET
     let mut cells = [[Cell::default(); METHODS.len()]; RATIOS.len()];
     for campaign in 0..options.campaigns {
         // The same noise at every ratio, so that the tables differ by the ratio alone.
-        let noise = world.noise(&options.seeds, campaign);
+        let noise = world.noise(&options.seeds, campaign, 60, NOISE);
         for (ratio, row) in RATIOS.into_iter().zip(&mut cells) {
             let said = methods.all(&noise.at(ratio));
             row.iter_mut().zip(said).for_each(|(cell, said)| cell.count(said));

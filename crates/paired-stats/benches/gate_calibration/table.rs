@@ -1,7 +1,10 @@
 //! The tables, and the targets held against them.
 
 use super::methods::{METHODS, Said};
-use super::worlds::{RATIOS, WORLDS};
+use paired_stats::World;
+
+/// The true median ratios.
+pub(crate) const RATIOS: [f64; 4] = [1.00, 1.02, 1.05, 1.08];
 
 /// How often a procedure said what.
 #[derive(Clone, Copy, Default)]
@@ -40,9 +43,9 @@ pub(crate) fn print(results: &Results, campaigns: u32) -> bool {
     for (index, ratio) in RATIOS.into_iter().enumerate() {
         println!("\ntrue median ratio {ratio:.2}: pass % / fail %");
         print_row("", METHODS.map(str::to_owned));
-        for (world, cells) in WORLDS.iter().zip(results) {
-            let star = if world.in_target { "" } else { " *" };
-            print_row(&format!("{}{star}", world.name), cells[index].map(|cell| text(cell, campaigns)));
+        for (world, cells) in World::all().iter().zip(results) {
+            let star = if world.is_usual() { "" } else { " *" };
+            print_row(&format!("{}{star}", world.name()), cells[index].map(|cell| text(cell, campaigns)));
         }
     }
     println!("\n* harder than the target asks for");
@@ -69,10 +72,10 @@ fn print_targets(results: &Results, campaigns: u32) -> bool {
     println!("\n{:<52} {:>10} {:>10}", "target", "measured", "");
     let mut met = true;
     for in_target in [true, false] {
-        let worlds = WORLDS.iter().zip(results).filter(|(world, _)| world.in_target == in_target);
+        let worlds = World::all().iter().zip(results).filter(|(world, _)| world.is_usual() == in_target);
         let rates = worlds.flat_map(|(world, cells)| {
             let (passed, failed) = cells[at(1.05)][THIS_GATE].percent(campaigns);
-            [(passed, world.name, "false passes"), (failed, world.name, "false fails")]
+            [(passed, world.name(), "false passes"), (failed, world.name(), "false fails")]
         });
         let Some((rate, name, what)) = rates.max_by(|a, b| a.0.total_cmp(&b.0)) else { continue };
         let scope = if in_target { "every world" } else { "(not a target) harder worlds" };
