@@ -1,8 +1,15 @@
-use std::io::{self, Write};
+use std::fs::File;
+use std::io::{self, Read, Seek, Write};
+use std::path::Path;
 
 use sha2::Digest;
 
+use crate::emit::{Emit, Sink};
+use crate::members::Position;
 use crate::read::Limits;
+use crate::simd::{Level, dispatch};
+use crate::stream;
+use crate::structure::{Blocks, Indexed, Stop, Structure};
 use crate::{CanonicalError, Pattern, Rules, Sha256, tree};
 
 /// What was done while a canonical form was written.
@@ -41,24 +48,151 @@ pub struct Digested {
 ///
 /// # Errors
 ///
-/// The input is not valid JSON, does not fit the rules, or the output cannot be written; some of the output may then
-/// have been written already.
+/// The input is not valid JSON or does not fit the rules, in which case nothing was written, or the output cannot be
+/// written.
 pub fn canonicalize(input: &[u8], rules: &Rules, mut out: impl Write) -> Result<Applied, CanonicalError> {
-    let mut counted = Counted { out: &mut out, bytes: 0 };
-    let present = tree::canonicalize(input, rules, Limits::default(), &mut counted)?;
-    Ok(Applied { bytes: counted.bytes, excluded_present: excluded_present(rules, &present)? })
+    check(rules)?;
+    let mut sink = Writing { out: &mut out, bytes: 0 };
+    let excluded_present = match verify(input, rules, |_| {}) {
+        Ok(end) => {
+            sink.put(&input[..end]).map_err(CanonicalError::Output)?;
+            excluded_present(rules, &vec![false; rules.exclusions.len()])?
+        }
+        Err(Stop) => reorder(input, rules, &mut sink)?,
+    };
+    Ok(Applied { bytes: sink.bytes, excluded_present })
 }
 
-/// The digest of the canonical form of a document, without making the canonical form.
+/// The digest of the canonical form of a document.
+///
+/// Input that already is canonical is only looked at, once. Any other takes an index of at most six tenths of its
+/// size, and usually much less; the canonical form never is in memory.
 ///
 /// # Errors
 ///
-/// As [`canonicalize`].
+/// As [`canonicalize`], except that nothing is written.
 pub fn digest(input: &[u8], rules: &Rules) -> Result<Digested, CanonicalError> {
-    let mut hasher = Hashing(sha2::Sha256::new());
-    let Applied { bytes, excluded_present } = canonicalize(input, rules, &mut hasher)?;
-    let sha256 = Sha256::from_bytes(hasher.0.finalize().into());
-    Ok(Digested { sha256, bytes, excluded_present })
+    check(rules)?;
+    let mut hashing = Hashing::default();
+    match verify(input, rules, |bytes| hashing.add(bytes)) {
+        Ok(_) => hashing.finish(excluded_present(rules, &vec![false; rules.exclusions.len()])?),
+        Err(Stop) => digest_reordered(input, rules),
+    }
+}
+
+/// The digest of the canonical form of a file.
+///
+/// A regular file that already is canonical is read once, in constant memory; any other is read whole.
+///
+/// # Errors
+///
+/// As [`digest`]; or the file cannot be read.
+pub fn digest_file(path: &Path, rules: &Rules) -> Result<Digested, CanonicalError> {
+    check(rules)?;
+    let input_error = |source| CanonicalError::Input { offset: 0, source };
+    let mut file = File::open(path).map_err(input_error)?;
+    let metadata = file.metadata().map_err(input_error)?;
+    if metadata.is_file() {
+        if let Some(hashing) = stream::verify(&mut file, rules)? {
+            return hashing.finish(excluded_present(rules, &vec![false; rules.exclusions.len()])?);
+        }
+        file.rewind().map_err(input_error)?;
+    }
+    let capacity = usize::try_from(metadata.len()).unwrap_or(0) + 1;
+    let input = read_all(file, Vec::with_capacity(capacity))?;
+    if metadata.is_file() { digest_reordered(&input, rules) } else { digest(&input, rules) }
+}
+
+/// The digest of the canonical form of what a reader gives, which is read whole first.
+///
+/// # Errors
+///
+/// As [`digest`]; or the reader failed.
+pub fn digest_reader(reader: impl Read, rules: &Rules) -> Result<Digested, CanonicalError> {
+    digest(&read_all(reader, Vec::new())?, rules)
+}
+
+fn read_all(mut reader: impl Read, mut bytes: Vec<u8>) -> Result<Vec<u8>, CanonicalError> {
+    match reader.read_to_end(&mut bytes) {
+        Ok(_) => Ok(bytes),
+        Err(source) => Err(CanonicalError::Input { offset: bytes.len() as u64, source }),
+    }
+}
+
+/// Refuses rules that leave nothing.
+fn check(rules: &Rules) -> Result<(), CanonicalError> {
+    let is_all = |pattern: &Pattern| pattern.steps().is_empty();
+    match rules.exclusions.iter().any(|exclusion| is_all(&exclusion.pattern)) {
+        true => Err(CanonicalError::ExclusionOfAll),
+        false => Ok(()),
+    }
+}
+
+/// How much is looked at before it is hashed, while it is still in the nearest cache.
+const STEP: usize = 1 << 14;
+
+/// Looks through a document that perhaps already is canonical, and gives away its bytes bit by bit; where it ends.
+fn verify(input: &[u8], rules: &Rules, mut each: impl FnMut(&[u8])) -> Result<usize, Stop> {
+    let level = Level::detect();
+    let mut structure = Structure::<true, u32>::new(rules, Limits::DEFAULT_MAX_DEPTH);
+    let mut done = 0;
+    loop {
+        let end = input.len().min(done + STEP);
+        let is_last = end == input.len();
+        dispatch(level, Blocks { structure: &mut structure, window: input, range: done..end, is_last })?;
+        let text_end = structure.tail().map_or(end, |tail| tail.min(end));
+        each(&input[done.min(text_end)..text_end]);
+        if is_last {
+            return Ok(text_end);
+        }
+        done = end;
+    }
+}
+
+fn digest_reordered(input: &[u8], rules: &Rules) -> Result<Digested, CanonicalError> {
+    let mut hashing = Hashing::default();
+    let excluded_present = reorder(input, rules, &mut hashing)?;
+    hashing.finish(excluded_present)
+}
+
+/// Writes the canonical form of a document that is not canonical.
+fn reorder(input: &[u8], rules: &Rules, sink: &mut impl Sink) -> Result<Vec<Pattern>, CanonicalError> {
+    match u32::try_from(input.len()) {
+        Ok(_) => reorder_at::<u32>(input, rules, sink),
+        Err(_) => reorder_at::<usize>(input, rules, sink),
+    }
+}
+
+fn reorder_at<O: Position>(
+    input: &[u8],
+    rules: &Rules,
+    sink: &mut impl Sink,
+) -> Result<Vec<Pattern>, CanonicalError> {
+    let level = Level::detect();
+    let Ok(indexed) = index::<O>(level, input, rules) else { return plainly(input, rules, sink) };
+    let present = excluded_present(rules, &indexed.present)?;
+    let emit = Emit { input, form: rules.form, indexed: &indexed, sink };
+    dispatch(level, emit).map_err(CanonicalError::Output)?;
+    Ok(present)
+}
+
+fn index<O: Position>(level: Level, input: &[u8], rules: &Rules) -> Result<Indexed<O>, Stop> {
+    let mut structure = Structure::<false, O>::new(rules, Limits::DEFAULT_MAX_DEPTH);
+    let range = 0..input.len();
+    dispatch(level, Blocks { structure: &mut structure, window: input, range, is_last: true })?;
+    Ok(structure.into_indexed())
+}
+
+/// Says what is wrong with a document, or, should nothing be wrong with it, canonicalizes it in the plain way.
+#[cold]
+fn plainly(input: &[u8], rules: &Rules, sink: &mut impl Sink) -> Result<Vec<Pattern>, CanonicalError> {
+    let limits = Limits::default();
+    tree::check(input, rules.form, limits)?;
+    let mut out = Vec::new();
+    let present = tree::canonicalize(input, rules, limits, &mut out)?;
+    debug_assert!(false, "the fast way refused what the plain way accepts");
+    sink.put(&out).map_err(CanonicalError::Output)?;
+    excluded_present(rules, &present)
 }
 
 fn excluded_present(rules: &Rules, present: &[bool]) -> Result<Vec<Pattern>, CanonicalError> {
@@ -75,32 +209,49 @@ fn excluded_present(rules: &Rules, present: &[bool]) -> Result<Vec<Pattern>, Can
     Ok(patterns)
 }
 
-struct Hashing(sha2::Sha256);
+/// A digest that is being computed.
+#[derive(Default)]
+pub(crate) struct Hashing {
+    hasher: sha2::Sha256,
+    bytes: u64,
+}
 
-impl Write for Hashing {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.update(bytes);
-        Ok(bytes.len())
+impl Hashing {
+    pub(crate) fn add(&mut self, bytes: &[u8]) {
+        self.hasher.update(bytes);
+        self.bytes += bytes.len() as u64;
     }
 
-    fn flush(&mut self) -> io::Result<()> {
+    #[cfg(test)]
+    pub(crate) fn sha256(self) -> Sha256 {
+        Sha256::from_bytes(self.hasher.finalize().into())
+    }
+
+    fn finish(self, excluded_present: Vec<Pattern>) -> Result<Digested, CanonicalError> {
+        let sha256 = Sha256::from_bytes(self.hasher.finalize().into());
+        Ok(Digested { sha256, bytes: self.bytes, excluded_present })
+    }
+}
+
+impl Sink for Hashing {
+    fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.add(bytes);
         Ok(())
     }
 }
 
-struct Counted<'a, W> {
+struct Writing<'a, W> {
     out: &'a mut W,
     bytes: u64,
 }
 
-impl<W: Write> Write for Counted<'_, W> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = self.out.write(bytes)?;
-        self.bytes += written as u64;
-        Ok(written)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.out.flush()
+impl<W: Write> Sink for Writing<'_, W> {
+    fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.out.write_all(bytes)?;
+        self.bytes += bytes.len() as u64;
+        Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

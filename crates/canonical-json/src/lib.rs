@@ -17,22 +17,30 @@
 //! assert_eq!(digested.excluded_present.len(), 1);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
-#![forbid(unsafe_code)]
-#![deny(missing_docs)]
+#![deny(missing_docs, unsafe_code)]
 
 mod canonical;
 mod diff;
+mod emit;
 mod error;
+mod members;
 mod number;
 mod pointer;
 mod read;
 mod rules;
 mod sha256;
+#[expect(unsafe_code, reason = "intrinsics; each block says why it is sound")]
+mod simd;
+mod stream;
+mod structure;
+#[cfg(test)]
+mod testing;
 mod text;
 mod tree;
+mod watch;
 mod write;
 
-pub use canonical::{Applied, Digested, canonicalize, digest};
+pub use canonical::{Applied, Digested, canonicalize, digest, digest_file, digest_reader};
 pub use diff::{Diff, DiffGroup, DiffLimits, Difference, diff};
 pub use error::CanonicalError;
 pub use pointer::{ParsePointerError, Pattern, Pointer, escape_token};

@@ -22,6 +22,21 @@ pub(crate) fn push_ecmascript(out: &mut Vec<u8>, value: f64) {
     lay_out(out, digits, point);
 }
 
+/// Whether a number is printed as it is written; nothing if it has no double or is no number.
+pub(crate) fn is_ecmascript(text: &[u8]) -> Option<bool> {
+    let is_short_integer = text.len() <= 15 && text.iter().all(u8::is_ascii_digit);
+    if is_short_integer && !text.is_empty() {
+        return Some(true);
+    }
+    let value: f64 = std::str::from_utf8(text).ok()?.parse().ok()?;
+    if !value.is_finite() {
+        return None;
+    }
+    let mut printed = Vec::new();
+    push_ecmascript(&mut printed, value);
+    Some(printed == text)
+}
+
 /// Writes digits so that the decimal point comes after `point` of them.
 fn lay_out(out: &mut Vec<u8>, digits: &[u8], point: i32) {
     let count = i32::try_from(digits.len()).expect("a double has at most 17 digits");

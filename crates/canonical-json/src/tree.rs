@@ -3,6 +3,8 @@
 use std::cmp::Ordering;
 use std::io::Write;
 
+use crate::members::key_end;
+use crate::number::is_ecmascript;
 use crate::read::{Event, Limits, Reader};
 use crate::rules::{Rules, Unordered};
 use crate::text::{Number, Text};
@@ -42,6 +44,24 @@ pub(crate) fn canonicalize(
     let mut writer = Writer::new(&tree, rules, out);
     writer.run()?;
     Ok(writer.present)
+}
+
+/// Reads a document and says what is wrong with it.
+pub(crate) fn check(input: &[u8], form: Form, limits: Limits) -> Result<(), ReadError> {
+    let mut reader = Reader::with_limits(input, limits);
+    loop {
+        match reader.next_event()? {
+            Event::End => return Ok(()),
+            Event::Key(text) | Event::String(text) if form == Form::Jcs => {
+                check_i_json(Kind::String(text)).map_err(|error| reader.error_at(reader.offset(), error))?;
+            }
+            Event::Number(number) if form == Form::Jcs => {
+                check_i_json(Kind::Number(number))
+                    .map_err(|error| reader.error_at(reader.offset(), error))?;
+            }
+            _ => {}
+        }
+    }
 }
 
 impl<'a> Tree<'a> {
@@ -283,7 +303,7 @@ impl<'t, 'a, W: Write> Writer<'t, 'a, W> {
         };
         let key = match self.tree.nodes[found].kind {
             Kind::String(text) => Some(ElementKey::String(text)),
-            Kind::Number(number) => Integer::new(number.text()).map(ElementKey::Integer),
+            Kind::Number(number) => Integer::new(number.text(), self.rules.form).map(ElementKey::Integer),
             _ => None,
         };
         key.ok_or_else(|| CanonicalError::KeyKind { element: element_pointer(), by: by.clone() })
@@ -315,6 +335,28 @@ pub(crate) enum ElementKey<'a> {
     String(Text<'a>),
 }
 
+impl<'a> ElementKey<'a> {
+    /// Reads the key at the front of this text; nothing if there is none that is allowed.
+    pub(crate) fn read(text: &'a [u8], form: Form) -> Option<Self> {
+        if let Some(rest) = text.strip_prefix(b"\"") {
+            let (length, escaped) = key_end(rest, 0);
+            let raw = std::str::from_utf8(rest.get(..length)?).ok()?;
+            return (length < rest.len()).then_some(ElementKey::String(Text::new(raw, escaped)));
+        }
+        let length = text.iter().take_while(|byte| !b",]} \t\r\n".contains(byte)).count();
+        let text = std::str::from_utf8(&text[..length]).ok()?;
+        Some(ElementKey::Integer(Integer::new(text, form)?))
+    }
+
+    /// How long it is in the input.
+    pub(crate) fn length(&self) -> usize {
+        match self {
+            ElementKey::Integer(integer) => usize::from(integer.negative) + integer.digits.len(),
+            ElementKey::String(text) => text.raw().len() + 2,
+        }
+    }
+}
+
 /// An integer of any size, compared by value; `-0` comes just before `0`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Integer<'a> {
@@ -323,27 +365,24 @@ pub(crate) struct Integer<'a> {
 }
 
 impl<'a> Integer<'a> {
-    /// Nothing if the number is written with a fraction or an exponent.
-    pub(crate) fn new(text: &'a str) -> Option<Self> {
+    /// Nothing if the number is written with a fraction or an exponent, or if the form writes it in another way.
+    pub(crate) fn new(text: &'a str, form: Form) -> Option<Self> {
         let digits = text.strip_prefix('-').unwrap_or(text);
-        let negative = digits.len() < text.len();
-        digits.bytes().all(|byte| byte.is_ascii_digit()).then_some(Integer { negative, digits })
+        let is_integer = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+        let is_kept = is_integer && (form == Form::Lexical || is_ecmascript(text.as_bytes()) == Some(true));
+        is_kept.then_some(Integer { negative: digits.len() < text.len(), digits })
     }
 }
 
 impl Ord for Integer<'_> {
     fn cmp(&self, other: &Self) -> Ordering {
-        let size = |integer: &Self| (integer.digits.len(), integer.digits.to_owned());
+        // There are no leading zeros.
+        let by_size = (self.digits.len(), self.digits).cmp(&(other.digits.len(), other.digits));
         match (self.negative, other.negative) {
-            (false, false) => size(self).cmp(&size(other)),
-            (true, true) => size(other).cmp(&size(self)),
-            (negative, _) => {
-                if negative {
-                    Ordering::Less
-                } else {
-                    Ordering::Greater
-                }
-            }
+            (false, false) => by_size,
+            (true, true) => by_size.reverse(),
+            (true, false) => Ordering::Less,
+            (false, true) => Ordering::Greater,
         }
     }
 }

@@ -57,8 +57,22 @@ pub(crate) fn noncharacter(text: Text<'_>) -> Option<u32> {
     if !text.is_escaped() && text.raw().is_ascii() {
         return None;
     }
+    find_noncharacter(&mut text.chars())
+}
+
+/// The first noncharacter.
+pub(crate) fn find_noncharacter(chars: &mut dyn Iterator<Item = char>) -> Option<u32> {
     let is_noncharacter = |c: &u32| (0xFDD0..0xFDF0).contains(c) || c & 0xFFFE == 0xFFFE;
-    text.chars().map(u32::from).find(is_noncharacter)
+    chars.map(u32::from).find(is_noncharacter)
+}
+
+/// Whether four hexadecimal digits are how [`push_escaped`] writes some character.
+pub(crate) fn is_minimal_escape(digits: &[u8]) -> bool {
+    match digits {
+        b"0008" | b"0009" | b"000a" | b"000c" | b"000d" => false,
+        [b'0', b'0', b'0' | b'1', b'0'..=b'9' | b'a'..=b'f'] => true,
+        _ => false,
+    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,193 @@
+//! The fast way is held against the plain way, on every backend.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::testing::{canonical_document, document, some_rules, tight_document};
+
+impl Sink for Vec<u8> {
+    fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.extend_from_slice(bytes);
+        Ok(())
+    }
+}
+
+/// The canonical form and which exclusions were present; nothing if there is no canonical form.
+type Outcome = Option<(Vec<u8>, Vec<bool>)>;
+
+fn plain_outcome(input: &[u8], rules: &Rules) -> Outcome {
+    let mut out = Vec::new();
+    let present = tree::canonicalize(input, rules, Limits::default(), &mut out).ok()?;
+    Some((out, present))
+}
+
+fn fast_outcome<O: Position>(level: Level, input: &[u8], rules: &Rules) -> Outcome {
+    let indexed = index::<O>(level, input, rules).ok()?;
+    let mut out = Vec::new();
+    let emit = Emit { input, form: rules.form, indexed: &indexed, sink: &mut out };
+    dispatch(level, emit).expect("memory can be written");
+    Some((out, indexed.present))
+}
+
+fn check_outcome(input: &[u8], rules: &Rules) {
+    let shown = String::from_utf8_lossy(input);
+    let plain = plain_outcome(input, rules);
+    for level in Level::available() {
+        let fast = fast_outcome::<u32>(*level, input, rules);
+        assert_eq!(fast, plain, "{level:?} {shown}");
+    }
+    assert_eq!(fast_outcome::<usize>(Level::detect(), input, rules), plain, "{shown}");
+    let trimmed = input.trim_ascii_end();
+    let is_canonical = plain.is_some_and(|(out, _)| out == trimmed);
+    let expected = if is_canonical { Ok(trimmed.len()) } else { Err(Stop) };
+    assert_eq!(verify(input, rules, |_| {}), expected, "{shown}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn loose_documents(seed: Vec<u8>, rules: u8) {
+        check_outcome(&document(&seed), &some_rules(rules));
+    }
+
+    #[test]
+    fn tight_documents(seed: Vec<u8>, rules: u8) {
+        check_outcome(&tight_document(&seed), &some_rules(rules));
+    }
+
+    #[test]
+    fn canonical_documents(seed: Vec<u8>, rules: u8) {
+        let mut text = canonical_document(&seed);
+        check_outcome(&text, &some_rules(rules));
+        text.push(b'\n');
+        check_outcome(&text, &some_rules(rules));
+    }
+
+    #[test]
+    fn broken_documents(seed: Vec<u8>, rules: u8, at: prop::sample::Index, kind in 0..3, byte in any::<prop::sample::Index>()) {
+        const BYTES: &[u8] = b"{}[]:,\"\\ \n09-+.eEtfnul/\x00\x1f\x7f\x80\xbf\xc3\xe2\xf0\xff";
+        let byte = BYTES[byte.index(BYTES.len())];
+        for mut text in [document(&seed), tight_document(&seed)] {
+            let at = at.index(text.len());
+            match kind {
+                0 => text[at] = byte,
+                1 => text.insert(at, byte),
+                _ => { text.remove(at); }
+            }
+            check_outcome(&text, &some_rules(rules));
+        }
+    }
+
+    #[test]
+    fn wide_documents(seed: Vec<u8>, width in 17..80_usize, shuffle: u64) {
+        let part = String::from_utf8(document(&seed)).expect("documents are text");
+        let key = |i: usize| (i as u64).wrapping_mul(shuffle | 1) % 1000;
+        let members: Vec<String> = (0..width).map(|i| format!("\"key {:03}\" : {part}", key(i))).collect();
+        check_outcome(format!("{{{}}}", members.join(",")).as_bytes(), &Rules::default());
+    }
+}
+
+#[test]
+fn every_place_in_a_block() {
+    let parts = [
+        "{}",
+        "[]",
+        "\"\"",
+        "\"\\\\\"",
+        "\"\\n\\\"\"",
+        "-0.5e+10",
+        "true",
+        "false",
+        "null",
+        "\"é\"",
+        "\"\\ud83d\\ude00\"",
+        "{\"b\":1,\"a\":[2,{}]}",
+        "[1 , 2]",
+        "-",
+        "1.",
+        "01",
+        "tru",
+        "nul l",
+        "\"\\u12",
+        "\"\u{1}\"",
+        "1e",
+        "[1,]",
+        "{\"a\":1,}",
+        "{\"a\" 1}",
+        "{1:1}",
+        "[\"a\":1]",
+        "{\"a\":1]",
+        "[}",
+        "\"\\x\"",
+        "[1 2]",
+        "{\"a\":1 \"b\":2}",
+        "{,}",
+        "[,]",
+        "1 1",
+        "\"\\ud800\"",
+    ];
+    for part in parts {
+        for before in 40..70 {
+            for wrap in ["[\"{}\",%]", "{\"{}\":%}", "[\"{}\", % ]  "] {
+                let text = wrap.replace("{}", &"x".repeat(before)).replace('%', part);
+                check_outcome(text.as_bytes(), &Rules::default());
+                check_outcome(text.as_bytes(), &Rules::new(crate::Form::Jcs));
+            }
+            let text = format!("{}{part}", " ".repeat(before));
+            check_outcome(text.as_bytes(), &Rules::default());
+            check_outcome(format!("{part}{}", "\n".repeat(before)).as_bytes(), &Rules::default());
+            check_outcome(format!("{part}{},", "\n".repeat(before)).as_bytes(), &Rules::default());
+        }
+    }
+}
+
+#[test]
+fn every_short_text() {
+    const BYTES: &[u8] = b"{}[]:,\"\\ 10-.ea";
+    for length in 0..=4_u32 {
+        for number in 0..BYTES.len().pow(length) {
+            let text: Vec<u8> =
+                (0..length).map(|i| BYTES[number / BYTES.len().pow(i) % BYTES.len()]).collect();
+            check_outcome(&text, &Rules::default());
+        }
+    }
+}
+
+#[test]
+fn depth_at_the_limit_and_beyond() {
+    for (open, close) in [("[", "]"), ("{\"a\":", "}")] {
+        for depth in [1023, 1024, 1025] {
+            let text = format!("{}1{}", open.repeat(depth), close.repeat(depth));
+            assert_eq!(plain_outcome(text.as_bytes(), &Rules::default()).is_some(), depth <= 1024);
+            check_outcome(text.as_bytes(), &Rules::default());
+        }
+    }
+}
+
+/// Long enough for the radix sort, and for records that do not fit in sixteen bits.
+#[test]
+fn very_wide_objects() {
+    let object = |key: &dyn Fn(u64) -> String, count: u64| {
+        let mixed = |i: u64| (i * 7_919) % count;
+        let members: Vec<String> = (0..count).map(|i| format!("{}:{i}", key(mixed(i)))).collect();
+        format!("[{{{}}}]", members.join(", "))
+    };
+    let count = 33_001;
+    for key in [
+        &|i| format!("\"{i}\"") as String,
+        &|i| format!("\"{:x>120}\"", i),
+        &|i| format!("\"{}\\n{i}\"", i % 3),
+        &|i| format!("\"é{i}\u{10000}\""),
+        &|i| format!("\"{}\"", i % 33_000),
+    ] as [&dyn Fn(u64) -> String; 5]
+    {
+        let text = object(key, count);
+        let plain = plain_outcome(text.as_bytes(), &Rules::default());
+        let fast = fast_outcome::<u32>(Level::detect(), text.as_bytes(), &Rules::default());
+        assert!(fast == plain, "{}", &text[..100]);
+        let jcs = Rules::new(crate::Form::Jcs);
+        let fast = fast_outcome::<u32>(Level::detect(), text.as_bytes(), &jcs);
+        assert!(fast == plain_outcome(text.as_bytes(), &jcs), "{}", &text[..100]);
+    }
+}

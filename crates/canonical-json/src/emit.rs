@@ -1,0 +1,293 @@
+//! Writes the canonical form of a document that was indexed: its grammar is known to be right.
+
+use std::io;
+
+use crate::Form;
+use crate::members::{Index, Order, Position};
+use crate::simd::{Backend, Block, Outline, Task};
+use crate::structure::{Indexed, find_escaped};
+use crate::text::{Number, Text};
+use crate::write::{push_number, push_string};
+
+/// Where canonical text goes.
+pub(crate) trait Sink {
+    fn put(&mut self, bytes: &[u8]) -> io::Result<()>;
+}
+
+/// Text on its way to a sink.
+struct Buffer<'s, S> {
+    bytes: Box<[u8]>,
+    length: usize,
+    sink: &'s mut S,
+}
+
+/// How much is collected before the sink gets it.
+const CAPACITY: usize = 1 << 15;
+
+impl<'s, S: Sink> Buffer<'s, S> {
+    fn new(sink: &'s mut S) -> Self {
+        // Room for one more block, of which not all bytes count.
+        Buffer { bytes: vec![0; CAPACITY + 64].into(), length: 0, sink }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.sink.put(&self.bytes[..self.length])?;
+        self.length = 0;
+        Ok(())
+    }
+
+    /// A block to write into; `length` then grows by what counts of it.
+    #[inline(always)]
+    fn block(&mut self) -> io::Result<&mut Block> {
+        if self.length >= CAPACITY {
+            self.flush()?;
+        }
+        Ok(self.bytes[self.length..].first_chunk_mut().expect("there is always room for a block"))
+    }
+
+    #[inline(always)]
+    fn push(&mut self, byte: u8) -> io::Result<()> {
+        self.block()?[0] = byte;
+        self.length += 1;
+        Ok(())
+    }
+
+    fn extend(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if self.length + bytes.len() > CAPACITY {
+            self.flush()?;
+        }
+        if bytes.len() > CAPACITY {
+            return self.sink.put(bytes);
+        }
+        self.bytes[self.length..self.length + bytes.len()].copy_from_slice(bytes);
+        self.length += bytes.len();
+        Ok(())
+    }
+}
+
+/// Why a stretch of text ends.
+#[derive(Clone, Copy)]
+enum End {
+    /// A recorded container begins here.
+    Record,
+    /// A member or element ends here, before a comma or a closing bracket.
+    Member,
+    /// The document ends.
+    Document,
+}
+
+/// Where the writer is in the input.
+struct Place {
+    at: usize,
+    /// How many containers are open since the member began.
+    depth: usize,
+    /// The next record.
+    record: usize,
+}
+
+/// A recorded container that is being written.
+struct Frame<'i, O> {
+    order: Order<'i, O>,
+    record: usize,
+    /// The next member.
+    member: usize,
+    /// How deep in the member around it the container stands.
+    depth: usize,
+}
+
+/// Writes a whole document.
+pub(crate) struct Emit<'a, S, O> {
+    pub(crate) input: &'a [u8],
+    pub(crate) form: Form,
+    pub(crate) indexed: &'a Indexed<O>,
+    pub(crate) sink: &'a mut S,
+}
+
+impl<S: Sink, O: Position> Task for Emit<'_, S, O> {
+    type Output = io::Result<()>;
+
+    #[inline(always)]
+    fn run<B: Backend>(self, backend: B) -> io::Result<()> {
+        let Emit { input, form, indexed, sink } = self;
+        let index = &indexed.index;
+        let mut writer = Writer { input, form, index, buffer: Buffer::new(sink), frames: Vec::new() };
+        writer.document(backend, indexed.needs_rewriting)?;
+        writer.buffer.flush()
+    }
+}
+
+struct Writer<'a, 's, S, O> {
+    input: &'a [u8],
+    form: Form,
+    index: &'a Index<O>,
+    buffer: Buffer<'s, S>,
+    frames: Vec<Frame<'a, O>>,
+}
+
+/// Deeper than any member: the document ends where the input does.
+const DOCUMENT: usize = usize::MAX / 2;
+
+impl<S: Sink, O: Position> Writer<'_, '_, S, O> {
+    #[inline(always)]
+    fn document<B: Backend>(&mut self, backend: B, rewrites: bool) -> io::Result<()> {
+        let mut place = Place { at: 0, depth: DOCUMENT, record: 0 };
+        loop {
+            let limit = self.index.start(place.record).unwrap_or(self.input.len());
+            let end = match rewrites {
+                true => self.rewrite(&mut place, limit)?,
+                false => self.stretch(backend, &mut place, limit)?,
+            };
+            match end {
+                End::Document => return Ok(()),
+                End::Member => {}
+                End::Record => {
+                    self.buffer.push(self.input[place.at])?;
+                    let Place { depth, record, .. } = place;
+                    self.frames.push(Frame { order: self.index.order(record), record, member: 0, depth });
+                }
+            }
+            place = self.next_member()?;
+        }
+    }
+
+    /// Where the next member of the innermost recorded container begins, or what follows the container after its last.
+    #[inline(always)]
+    fn next_member(&mut self) -> io::Result<Place> {
+        let frame = self.frames.last_mut().expect("members only end inside of recorded containers");
+        let next_record = frame.record + 1;
+        if let Some(at) = frame.order.get(frame.member) {
+            if frame.member > 0 {
+                self.buffer.push(b',')?;
+            }
+            frame.member += 1;
+            return Ok(Place { at, depth: 0, record: self.index.next(next_record, at) });
+        }
+        let (end, depth) = (frame.order.end(), frame.depth);
+        self.frames.pop();
+        self.buffer.push(self.input[end])?;
+        Ok(Place { at: end + 1, depth, record: self.index.next(next_record, end) })
+    }
+
+    /// Copies all but whitespace, up to the end of a member or the limit.
+    #[inline(always)]
+    fn stretch<B: Backend>(&mut self, backend: B, place: &mut Place, limit: usize) -> io::Result<End> {
+        let (mut carried, mut string) = (0, 0);
+        while place.at < limit {
+            let mut padded = [0; 64];
+            let block = match self.input[place.at..].first_chunk() {
+                Some(block) => block,
+                None => {
+                    let rest = &self.input[place.at..];
+                    padded[..rest.len()].copy_from_slice(rest);
+                    &padded
+                }
+            };
+            let outline = backend.outline(block);
+            let mut quote = outline.quote;
+            if outline.backslash | carried != 0 {
+                quote &= !find_escaped(outline.backslash, &mut carried);
+            }
+            let in_string = backend.prefix_xor(quote) ^ string;
+            string = 0u64.wrapping_sub(in_string >> 63);
+            let outside = !(in_string | quote);
+
+            let here = first(limit - place.at);
+            let end = member_end(&outline, outside & here, &mut place.depth);
+            let counted = end.map_or(64.min(limit - place.at), |end| end as usize);
+            let keep = first(counted) & !(outline.space & outside);
+            backend.compress(block, keep, self.buffer.block()?);
+            self.buffer.length += keep.count_ones() as usize;
+            place.at += counted;
+            if end.is_some() {
+                return Ok(End::Member);
+            }
+        }
+        Ok(self.limit_reached(limit))
+    }
+
+    fn limit_reached(&self, limit: usize) -> End {
+        if limit == self.input.len() { End::Document } else { End::Record }
+    }
+
+    /// As [`Writer::stretch`], but one string and number at a time, each written as it must be.
+    #[inline(never)]
+    fn rewrite(&mut self, place: &mut Place, limit: usize) -> io::Result<End> {
+        let mut text = Vec::new();
+        while place.at < limit {
+            let byte = self.input[place.at];
+            let rest = &self.input[place.at..];
+            text.clear();
+            match byte {
+                b' ' | b'\t' | b'\n' | b'\r' => {
+                    place.at += 1;
+                    continue;
+                }
+                b'"' => place.at += string(&mut text, rest),
+                b'-' | b'0'..=b'9' => place.at += number(&mut text, rest, self.form),
+                b',' | b'}' | b']' if place.depth == 0 => return Ok(End::Member),
+                _ => {
+                    place.at += 1;
+                    text.push(byte);
+                    match byte {
+                        b'{' | b'[' => place.depth += 1,
+                        b'}' | b']' => place.depth -= 1,
+                        _ => {}
+                    }
+                }
+            }
+            self.buffer.extend(&text)?;
+        }
+        Ok(self.limit_reached(limit))
+    }
+}
+
+/// The lowest bits, as many as this.
+#[inline(always)]
+fn first(bits: usize) -> u64 {
+    if bits >= 64 { u64::MAX } else { (1 << bits) - 1 }
+}
+
+/// Where the member ends, if it does in this block; else `depth` is how deep it is after the block.
+#[inline(always)]
+fn member_end(outline: &Outline, outside: u64, depth: &mut usize) -> Option<u32> {
+    let open = outline.open & outside;
+    let close = outline.close & outside;
+    let stop = close | outline.comma & outside;
+    if *depth == 0 && open == 0 {
+        return (stop != 0).then(|| stop.trailing_zeros());
+    }
+    if *depth > close.count_ones() as usize {
+        *depth = *depth + open.count_ones() as usize - close.count_ones() as usize;
+        return None;
+    }
+    let mut left = open | stop;
+    while left != 0 {
+        let bit = left.trailing_zeros();
+        left &= left - 1;
+        if open >> bit & 1 != 0 {
+            *depth += 1;
+        } else if *depth == 0 {
+            return Some(bit);
+        } else if close >> bit & 1 != 0 {
+            *depth -= 1;
+        }
+    }
+    None
+}
+
+/// Appends the string at the front of this text; the length it has there.
+fn string(out: &mut Vec<u8>, rest: &[u8]) -> usize {
+    let (length, escaped) = crate::members::key_end(&rest[1..], 0);
+    let raw = std::str::from_utf8(&rest[1..=length]).expect("all strings were checked");
+    push_string(out, Text::new(raw, escaped));
+    length + 2
+}
+
+/// Appends the number at the front of this text; the length it has there.
+fn number(out: &mut Vec<u8>, rest: &[u8], form: Form) -> usize {
+    let is_part = |byte: &&u8| matches!(byte, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E');
+    let length = rest.iter().take_while(is_part).count();
+    let text = std::str::from_utf8(&rest[..length]).expect("numbers are ASCII");
+    push_number(out, Number::new(text), form).expect("all numbers were checked");
+    length
+}

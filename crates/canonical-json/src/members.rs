@@ -1,0 +1,426 @@
+//! Where the members of objects are, for as long as their order is not known, and the order where it is not that of
+//! the document.
+//!
+//! Memory is what counts here: an input of many small members must not cost more than six tenths of itself. So an open
+//! container only keeps where its members start, a closed one that was in order keeps nothing, and one that was not
+//! keeps two bytes a member unless it is longer than 64 KiB.
+
+use std::cmp::Ordering;
+use std::fmt::Debug;
+
+use crate::Form;
+use crate::text::Text;
+
+/// A position in the input: `u32` where that is enough.
+pub(crate) trait Position: Copy + Ord + Default + Debug {
+    fn new(position: usize) -> Self;
+    fn get(self) -> usize;
+}
+
+impl Position for u32 {
+    #[inline(always)]
+    fn new(position: usize) -> Self {
+        debug_assert!(u32::try_from(position).is_ok());
+        #[expect(clippy::cast_possible_truncation, reason = "only inputs below 4 GiB are indexed with u32")]
+        let short = position as u32;
+        short
+    }
+
+    #[inline(always)]
+    fn get(self) -> usize {
+        self as usize
+    }
+}
+
+impl Position for usize {
+    #[inline(always)]
+    fn new(position: usize) -> Self {
+        position
+    }
+
+    #[inline(always)]
+    fn get(self) -> usize {
+        self
+    }
+}
+
+/// Two members of an object have the same key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Repeated;
+
+/// The containers whose members must be written in another order than they stand, or not all of them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Index<O> {
+    /// Where the members of open objects start, outermost object first.
+    open: Vec<O>,
+    records: Vec<Record<O>>,
+    /// For each short record: how many members, then where the container ends and where they start, both from the
+    /// start of the container.
+    short: Vec<u16>,
+    long: Vec<Long<O>>,
+    scratch: Vec<(u64, O)>,
+}
+
+/// One such container.
+#[derive(Clone, Copy, Debug)]
+struct Record<O> {
+    start: O,
+    /// Where the order is: twice a place in `short`, or twice one in `long` and one more.
+    place: O,
+}
+
+#[derive(Clone, Debug)]
+struct Long<O> {
+    end: usize,
+    starts: Vec<O>,
+}
+
+/// The members of a recorded container, in canonical order.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Order<'i, O> {
+    Short { base: usize, end: u16, starts: &'i [u16] },
+    Long { end: usize, starts: &'i [O] },
+}
+
+impl<O: Position> Order<'_, O> {
+    #[inline(always)]
+    pub(crate) fn get(&self, member: usize) -> Option<usize> {
+        match self {
+            Order::Short { base, starts, .. } => Some(base + usize::from(*starts.get(member)?)),
+            Order::Long { starts, .. } => Some(starts.get(member)?.get()),
+        }
+    }
+
+    /// Where the closing bracket is.
+    #[inline(always)]
+    pub(crate) fn end(&self) -> usize {
+        match self {
+            Order::Short { base, end, .. } => base + usize::from(*end),
+            Order::Long { end, .. } => *end,
+        }
+    }
+}
+
+impl<O: Position> Index<O> {
+    #[inline(always)]
+    pub(crate) fn len(&self) -> usize {
+        self.open.len()
+    }
+
+    /// A member of the innermost open object starts here.
+    #[inline(always)]
+    pub(crate) fn push(&mut self, start: usize) {
+        self.open.push(O::new(start));
+    }
+
+    /// An object that is in order ends: its members are forgotten.
+    #[inline(always)]
+    pub(crate) fn forget(&mut self, base: usize) {
+        self.open.truncate(base);
+    }
+
+    /// An object that is not in order ends: its members, those after `base`, are sorted.
+    pub(crate) fn record(
+        &mut self,
+        base: usize,
+        (start, end): (usize, usize),
+        input: &[u8],
+        form: Form,
+        excluded: &[usize],
+    ) -> Result<(), Repeated> {
+        let members = self.open.get_mut(base..).unwrap_or_default();
+        sort(members, &mut self.scratch, input, form)?;
+        if !excluded.is_empty() {
+            let stays = |start: &O| excluded.binary_search(&start.get()).is_err();
+            let kept: Vec<O> = members.iter().copied().filter(stays).collect();
+            self.open.truncate(base);
+            self.open.extend(kept);
+        }
+        self.keep(base, start, end);
+        self.open.truncate(base);
+        Ok(())
+    }
+
+    /// An array ends whose elements are written in this order.
+    pub(crate) fn record_elements(&mut self, (start, end): (usize, usize), elements: &[usize]) {
+        let base = self.open.len();
+        self.open.extend(elements.iter().map(|start| O::new(*start)));
+        self.keep(base, start, end);
+        self.open.truncate(base);
+    }
+
+    fn keep(&mut self, base: usize, start: usize, end: usize) {
+        let members = &self.open[base..];
+        let count = u16::try_from(members.len());
+        let place = match count {
+            Ok(count) if end - start <= usize::from(u16::MAX) => {
+                let place = self.short.len() * 2;
+                self.short.extend([count, short_distance(start, end)]);
+                self.short.extend(members.iter().map(|member| short_distance(start, member.get())));
+                place
+            }
+            _ => {
+                // The outermost object gives its list away, so that there never are two of a long one.
+                let starts = if base == 0 { std::mem::take(&mut self.open) } else { members.to_vec() };
+                self.long.push(Long { end, starts });
+                self.long.len() * 2 - 1
+            }
+        };
+        self.records.push(Record { start: O::new(start), place: O::new(place) });
+    }
+
+    /// The document is complete.
+    pub(crate) fn finish(&mut self) {
+        self.scratch = Vec::new();
+        // Records were made where containers end; they are looked up by where they start.
+        if !self.records.is_sorted_by_key(|record| record.start) {
+            self.records.sort_unstable_by_key(|record| record.start);
+        }
+    }
+
+    /// Where the container of this record starts.
+    #[inline(always)]
+    pub(crate) fn start(&self, record: usize) -> Option<usize> {
+        Some(self.records.get(record)?.start.get())
+    }
+
+    /// The first record from `record` on that starts at `position` or after.
+    #[inline(always)]
+    pub(crate) fn next(&self, record: usize, position: usize) -> usize {
+        let rest = self.records.get(record..).unwrap_or_default();
+        let mut step = 1;
+        while rest.get(step - 1).is_some_and(|record| record.start.get() < position) {
+            step *= 2;
+        }
+        // What is looked for lies in the last step.
+        let from = step / 2;
+        let last = &rest[from.min(rest.len())..(step - 1).min(rest.len())];
+        record + from + last.partition_point(|record| record.start.get() < position)
+    }
+
+    #[inline(always)]
+    pub(crate) fn order(&self, record: usize) -> Order<'_, O> {
+        let Record { start, place } = self.records[record];
+        let at = place.get() / 2;
+        if place.get() & 1 == 1 {
+            let Long { end, starts } = &self.long[at];
+            return Order::Long { end: *end, starts };
+        }
+        let count = usize::from(self.short[at]);
+        let starts = &self.short[at + 2..at + 2 + count];
+        Order::Short { base: start.get(), end: self.short[at + 1], starts }
+    }
+}
+
+fn short_distance(from: usize, to: usize) -> u16 {
+    u16::try_from(to - from).expect("a container of at most 64 KiB")
+}
+
+/// Up to this many members are sorted with the first bytes of their keys beside them.
+const CACHED: usize = 1 << 15;
+
+/// Sorts members by their keys; a member starts at the quote before its key.
+fn sort<O: Position>(
+    members: &mut [O],
+    scratch: &mut Vec<(u64, O)>,
+    input: &[u8],
+    form: Form,
+) -> Result<(), Repeated> {
+    let keys = Keys { input, form };
+    let mut todo = vec![(0..members.len(), 0)];
+    while let Some((range, skip)) = todo.pop() {
+        let part = &mut members[range.clone()];
+        if part.len() <= CACHED {
+            keys.sort_cached(part, scratch, skip)?;
+            continue;
+        }
+        let skip = skip + keys.common_prefix(part, skip);
+        match keys.partition(part, skip) {
+            Some(ends) => {
+                let starts = std::iter::once(0).chain(ends).map(|end| range.start + end);
+                let parts = starts.clone().zip(starts.skip(1));
+                // Part zero are the keys that end here: more than one is a repetition.
+                for (byte, (start, end)) in parts.enumerate() {
+                    match (byte, end - start) {
+                        (_, 0 | 1) => {}
+                        (0, _) => return Err(Repeated),
+                        _ => todo.push((start..end, skip + 1)),
+                    }
+                }
+            }
+            None => keys.sort_plainly(part)?,
+        }
+    }
+    Ok(())
+}
+
+/// The keys of members, read where they stand.
+#[derive(Clone, Copy)]
+struct Keys<'a> {
+    input: &'a [u8],
+    form: Form,
+}
+
+impl<'a> Keys<'a> {
+    /// The bytes from the key on, and on to the end of the input.
+    #[inline(always)]
+    fn rest(&self, member: impl Position, skip: usize) -> &'a [u8] {
+        self.input.get(member.get() + 1 + skip..).unwrap_or_default()
+    }
+
+    /// Whether the bytes of keys around a difference at this byte are in the order of the keys.
+    #[inline(always)]
+    fn is_plain(&self, byte: u8) -> bool {
+        byte != b'\\' && (byte < 0x80 || self.form == Form::Lexical)
+    }
+
+    /// The next eight bytes of the key, those after its end being zero; nothing if bytes do not say the order.
+    #[inline(always)]
+    fn prefix(&self, member: impl Position, skip: usize) -> Option<u64> {
+        let rest = self.rest(member, skip);
+        let word = match rest.first_chunk::<8>() {
+            Some(bytes) => u64::from_le_bytes(*bytes),
+            None => {
+                let mut bytes = [b'"'; 8];
+                bytes[..rest.len()].copy_from_slice(rest);
+                u64::from_le_bytes(bytes)
+            }
+        };
+        let end = first_equal(word, b'"');
+        let kept = word & !u64::MAX.unbounded_shl(end);
+        let special = first_equal(kept, b'\\') < 64 || (self.form == Form::Jcs && kept & HIGH_BITS != 0);
+        (!special).then_some(kept.swap_bytes())
+    }
+
+    fn sort_cached<O: Position>(
+        &self,
+        members: &mut [O],
+        scratch: &mut Vec<(u64, O)>,
+        skip: usize,
+    ) -> Result<(), Repeated> {
+        let skip = if members.len() > 16 { skip + self.common_prefix(members, skip) } else { skip };
+        scratch.clear();
+        for member in members.iter() {
+            match self.prefix(*member, skip) {
+                Some(prefix) => scratch.push((prefix, *member)),
+                None => return self.sort_plainly(members),
+            }
+        }
+        let order = |a: &(u64, O), b: &(u64, O)| a.0.cmp(&b.0).then_with(|| self.compare(a.1, b.1, skip));
+        scratch.sort_unstable_by(order);
+        let repeated = scratch.windows(2).any(|pair| order(&pair[0], &pair[1]).is_eq());
+        for (member, (_, sorted)) in members.iter_mut().zip(scratch.iter()) {
+            *member = *sorted;
+        }
+        if repeated { Err(Repeated) } else { Ok(()) }
+    }
+
+    fn sort_plainly<O: Position>(&self, members: &mut [O]) -> Result<(), Repeated> {
+        members.sort_unstable_by(|a, b| self.compare(*a, *b, 0));
+        let repeated = members.windows(2).any(|pair| self.compare(pair[0], pair[1], 0).is_eq());
+        if repeated { Err(Repeated) } else { Ok(()) }
+    }
+
+    /// Compares two keys whose first `skip` bytes are the same.
+    fn compare<O: Position>(&self, a: O, b: O, skip: usize) -> Ordering {
+        compare_keys(self.rest(a, 0), self.rest(b, 0), skip, self.form)
+    }
+
+    /// How many more bytes all keys have in common.
+    fn common_prefix<O: Position>(&self, members: &[O], skip: usize) -> usize {
+        let Some((first, others)) = members.split_first() else { return 0 };
+        let rest = self.rest(*first, skip);
+        let mut common = rest.iter().take_while(|byte| **byte != b'"' && self.is_plain(**byte)).count();
+        for other in others {
+            if common == 0 {
+                break;
+            }
+            common = common_length(&rest[..common], self.rest(*other, skip));
+        }
+        common
+    }
+
+    /// Sorts by the next byte alone: puts the keys that end first, then by byte, and says where each part ends.
+    /// Nothing if bytes do not say the order.
+    fn partition<O: Position>(&self, members: &mut [O], skip: usize) -> Option<[usize; 256]> {
+        let byte_of = |member: O| match self.rest(member, skip).first() {
+            None | Some(b'"') => 0,
+            Some(byte) => usize::from(*byte),
+        };
+        let mut ends = [0; 256];
+        for member in members.iter() {
+            ends[byte_of(*member)] += 1;
+        }
+        let occurs = |byte: &u8| ends[usize::from(*byte)] > 0;
+        if (0..=u8::MAX).filter(occurs).any(|byte| !self.is_plain(byte)) {
+            return None;
+        }
+        let mut next = [0; 256];
+        let mut sum = 0;
+        for (end, next) in ends.iter_mut().zip(&mut next) {
+            *next = sum;
+            sum += *end;
+            *end = sum;
+        }
+        for part in 0..256 {
+            while next[part] < ends[part] {
+                let byte = byte_of(members[next[part]]);
+                members.swap(next[part], next[byte]);
+                next[byte] += 1;
+            }
+        }
+        Some(ends)
+    }
+}
+
+const ONES: u64 = 0x0101_0101_0101_0101;
+const HIGH_BITS: u64 = ONES << 7;
+
+/// The lowest bit of the first byte that is `wanted`, or 64.
+#[inline(always)]
+pub(crate) const fn first_equal(word: u64, wanted: u8) -> u32 {
+    let other = word ^ (ONES * wanted as u64);
+    let marks = other.wrapping_sub(ONES) & !other & HIGH_BITS;
+    marks.trailing_zeros() & !7
+}
+
+fn common_length(a: &[u8], b: &[u8]) -> usize {
+    let words = a.chunks_exact(8).zip(b.chunks_exact(8)).take_while(|(a, b)| a == b).count() * 8;
+    words + a[words..].iter().zip(&b[words..]).take_while(|(a, b)| a == b).count()
+}
+
+/// Compares two keys, given the input from each key on. The first `skip` bytes are known to be the same and plain.
+pub(crate) fn compare_keys(a: &[u8], b: &[u8], skip: usize, form: Form) -> Ordering {
+    let (a_end, a_escaped) = key_end(a, skip);
+    let (b_end, b_escaped) = key_end(b, skip);
+    let (a, b) = (&a[..a_end], &b[..b_end]);
+    if a_escaped || b_escaped || (form == Form::Jcs && !(a.is_ascii() && b.is_ascii())) {
+        return compare_decoded(a, b, form);
+    }
+    a[skip..].cmp(&b[skip..])
+}
+
+/// Where a key ends, and whether it has escapes.
+pub(crate) fn key_end(bytes: &[u8], skip: usize) -> (usize, bool) {
+    let mut at = skip;
+    let mut escaped = false;
+    while let Some(found) = memchr::memchr2(b'"', b'\\', bytes.get(at..).unwrap_or_default()) {
+        at += found;
+        if bytes[at] == b'"' {
+            return (at, escaped);
+        }
+        escaped = true;
+        at += 2;
+    }
+    (bytes.len(), escaped)
+}
+
+/// Compares what keys mean, given what stands between their quotes.
+pub(crate) fn compare_decoded(a: &[u8], b: &[u8], form: Form) -> Ordering {
+    // If a key is not even text, the document is refused whatever is said here.
+    let text = |bytes| Text::new(std::str::from_utf8(bytes).unwrap_or_default(), true);
+    match form {
+        Form::Lexical => text(a).cmp(&text(b)),
+        Form::Jcs => text(a).cmp_utf16(&text(b)),
+    }
+}

@@ -1,0 +1,113 @@
+//! Looking through a file that perhaps already is canonical, in constant memory.
+
+use std::io::{self, ErrorKind, Read};
+
+use crate::canonical::Hashing;
+use crate::read::Limits;
+use crate::simd::{Level, dispatch};
+use crate::structure::{Blocks, LOOKAHEAD, Stop, Structure};
+use crate::{CanonicalError, Rules};
+
+/// How much is read at once.
+const READ: usize = 1 << 17;
+
+/// The part of the input that is in memory.
+struct Window {
+    bytes: Vec<u8>,
+    /// How many bytes of the input came before.
+    before: u64,
+    is_last: bool,
+}
+
+impl Window {
+    /// Reads more, until there is enough to look at.
+    fn fill(&mut self, input: &mut impl Read, wanted: usize) -> io::Result<()> {
+        let start = self.bytes.len();
+        self.bytes.resize(wanted, 0);
+        let mut filled = start;
+        while filled < wanted && !self.is_last {
+            match input.read(&mut self.bytes[filled..]) {
+                Ok(0) => self.is_last = true,
+                Ok(read) => filled += read,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => {
+                    self.bytes.truncate(filled);
+                    return Err(error);
+                }
+            }
+        }
+        self.bytes.truncate(filled);
+        Ok(())
+    }
+}
+
+/// The digest of the input if it is canonical; else nothing, and an unknown part of it was read.
+pub(crate) fn verify(input: &mut impl Read, rules: &Rules) -> Result<Option<Hashing>, CanonicalError> {
+    verify_by(READ, input, rules)
+}
+
+fn verify_by(read: usize, input: &mut impl Read, rules: &Rules) -> Result<Option<Hashing>, CanonicalError> {
+    let level = Level::detect();
+    let mut structure = Structure::<true, u32>::new(rules, Limits::DEFAULT_MAX_DEPTH);
+    let mut hashing = Hashing::default();
+    let mut window = Window { bytes: Vec::with_capacity(read + LOOKAHEAD), before: 0, is_last: false };
+    let mut done = 0;
+    loop {
+        let filled = window.fill(input, done + read + LOOKAHEAD);
+        let offset = window.before + window.bytes.len() as u64;
+        filled.map_err(|source| CanonicalError::Input { offset, source })?;
+        let is_last = window.is_last;
+        let end = if is_last {
+            window.bytes.len()
+        } else {
+            done + (window.bytes.len() - LOOKAHEAD - done) / 64 * 64
+        };
+        let blocks = Blocks { structure: &mut structure, window: &window.bytes, range: done..end, is_last };
+        if dispatch(level, blocks) == Err(Stop) {
+            return Ok(None);
+        }
+        let text_end = structure.tail().map_or(end, |tail| tail.min(end));
+        hashing.add(&window.bytes[done.min(text_end)..text_end]);
+        if is_last {
+            return Ok(Some(hashing));
+        }
+        let kept_from = structure.needed_from(end);
+        structure.leave(kept_from, &window.bytes);
+        window.bytes.drain(..kept_from);
+        window.before += kept_from as u64;
+        done = end - kept_from;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::testing::{canonical_document, document, some_rules};
+    use crate::{Sha256, digest};
+
+    fn check(text: &[u8], rules: &Rules, read: usize) {
+        let streamed = verify_by(read, &mut &text[..], rules).expect("memory can be read");
+        let streamed = streamed.map(|hashing| hashing.sha256());
+        let trimmed = text.trim_ascii_end();
+        let is_canonical = digest(text, rules).is_ok_and(|digested| digested.sha256 == Sha256::of(trimmed));
+        assert_eq!(streamed, is_canonical.then(|| Sha256::of(trimmed)), "{}", String::from_utf8_lossy(text));
+    }
+
+    proptest! {
+        #[test]
+        fn a_stream_is_judged_like_a_slice(seed: Vec<u8>, rules: u8, read in 64..256_usize, before in 4000..4200_usize) {
+            let rules = some_rules(rules);
+            check(&document(&seed), &rules, read);
+            // Long enough that keys leave the window and are compared later.
+            let mut text = format!("{{\"A\":\"{}\",\"B\":", "x".repeat(before)).into_bytes();
+            text.extend(canonical_document(&seed));
+            text.extend_from_slice(format!(",\"{}\":[\"{}\"],\"D\":1}}\n", "C".repeat(before % 97), "é".repeat(before)).as_bytes());
+            check(&text, &rules, read);
+            let last = text.len() - 5;
+            text[last] = b'B';
+            check(&text, &rules, read);
+        }
+    }
+}

@@ -1,0 +1,886 @@
+//! The grammar of JSON on bit masks.
+//!
+//! A document is looked at in blocks of sixty-four bytes. Each kind of byte is a `u64` mask, and almost all of RFC 8259
+//! becomes arithmetic on such masks: "a digit follows the point" is a shift, "after all the digits" is an addition,
+//! whose carry runs along the digits. Only brackets, which need a stack, and keys, which are compared with the key
+//! before, are looked at one by one. So a block of numbers costs about as much as a block of text, and few branches
+//! depend on the bytes.
+//!
+//! The same code verifies that a document already is canonical (`CANONICAL`) and indexes one that is not. It only says
+//! whether; why not is said by the [`Reader`](crate::Reader), which is slower and knows where it is.
+
+use std::borrow::Cow;
+use std::cmp::Ordering;
+use std::ops::Range;
+
+use crate::members::{Index, Position, compare_decoded};
+use crate::number::is_ecmascript;
+use crate::simd::{Backend, Block, Letters, Masks, Task, Utf8};
+use crate::text::Text;
+use crate::tree::ElementKey;
+use crate::watch::{Accepted, Watch, Watched};
+use crate::write::{find_noncharacter, is_minimal_escape};
+use crate::{Form, Rules};
+
+/// How many bytes after a block may be looked at, unless the input ends before.
+///
+/// An escape, a number that is printed as a double, and the key of an element of an unordered array lie within.
+pub(crate) const LOOKAHEAD: usize = 4096;
+
+/// The document is not valid, or not canonical, or does not fit the rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stop;
+
+/// What a block leaves for the next one: most fields are one bit.
+#[derive(Clone, Debug, Default)]
+struct Carry {
+    /// All ones inside a string.
+    in_string: u64,
+    escaped: u64,
+    scalar: u64,
+    digit: u64,
+    minus: u64,
+    zero: u64,
+    int: u64,
+    point: u64,
+    fraction: u64,
+    exponent: u64,
+    sign: u64,
+    power: u64,
+    key_string: u64,
+    /// The first letters of literals, by place.
+    literals: [u64; 3],
+    after_value: Next,
+    after_key: Next,
+    after_separator: Next,
+    after_array: Next,
+    after_object: Next,
+}
+
+/// "Just after, but for whitespace": whether the last byte was one to come after, and whether only whitespace came
+/// since.
+#[derive(Clone, Debug, Default)]
+struct Next {
+    seen: u64,
+    space: u64,
+}
+
+impl Next {
+    /// The first position after each of `these` that is no whitespace; there is none in canonical text.
+    #[inline(always)]
+    fn after<const CANONICAL: bool>(&mut self, these: u64, space: u64) -> u64 {
+        let next = shift(these, &mut self.seen);
+        if CANONICAL { next } else { run_end(next, space, &mut self.space) }
+    }
+
+    fn is_open(&self) -> bool {
+        self.seen | self.space != 0
+    }
+}
+
+/// The position after each of `these`.
+#[inline(always)]
+fn shift(these: u64, carry: &mut u64) -> u64 {
+    let shifted = these << 1 | *carry;
+    *carry = these >> 63;
+    shifted
+}
+
+/// For each run of `set` that begins at one of `starts`, the position after it. A start outside of `set` stays.
+///
+/// The addition carries through every run that has a start, and two starts never meet in one run.
+#[inline(always)]
+fn run_end(starts: u64, set: u64, carry: &mut u64) -> u64 {
+    let (sum, over) = set.overflowing_add(starts);
+    let (sum, over_again) = sum.overflowing_add(*carry);
+    *carry = u64::from(over | over_again);
+    sum & !set
+}
+
+/// The bits below this one.
+#[inline(always)]
+fn below(bit: u32) -> u64 {
+    (1 << bit) - 1
+}
+
+/// The bits above this one.
+#[inline(always)]
+fn above(bit: u32) -> u64 {
+    !1 << bit
+}
+
+/// The highest set bit as a position, or else `otherwise`.
+#[inline(always)]
+fn last_of(bits: u64, at: usize, otherwise: usize) -> usize {
+    if bits == 0 { otherwise } else { at + 63 - bits.leading_zeros() as usize }
+}
+
+/// The bytes of a block outside of strings, by what they are.
+#[derive(Clone, Copy)]
+struct Tokens {
+    open: u64,
+    close: u64,
+    brace: u64,
+    colon: u64,
+    comma: u64,
+    space: u64,
+    open_quote: u64,
+    close_quote: u64,
+    in_string: u64,
+    outside: u64,
+}
+
+/// Which positions of a block are directly in an object, and which are in no container.
+struct Context {
+    object: u64,
+    root: u64,
+}
+
+/// An open object or array, or the document around all.
+#[derive(Clone, Debug)]
+struct Level {
+    /// The first bytes of the last key: zero if there is none, the greatest if they must not be compared.
+    prefix: u64,
+    /// Where the last key is; in the window unless it was saved.
+    key: (usize, usize),
+    start: usize,
+    /// The number of members of the containers around.
+    base: usize,
+    is_object: bool,
+    is_saved: bool,
+    /// Whether the members are not in order, or not all of them stay.
+    is_dirty: bool,
+    is_watched: bool,
+}
+
+impl Level {
+    const fn new(is_object: bool, start: usize, base: usize) -> Self {
+        let (is_saved, is_dirty, is_watched) = (false, false, false);
+        Level { prefix: 0, key: (0, 0), start, base, is_object, is_saved, is_dirty, is_watched }
+    }
+}
+
+/// One pass over a document.
+#[derive(Clone, Debug)]
+pub(crate) struct Structure<'r, const CANONICAL: bool, O> {
+    form: Form,
+    max_depth: usize,
+    carry: Carry,
+    utf8: Utf8,
+    last_open_quote: usize,
+    last_close_quote: usize,
+    /// One past the last backslash; zero if there was none.
+    last_backslash: usize,
+    /// Where the second half of a surrogate pair must be.
+    low_surrogate: Option<usize>,
+    /// Where the document ended and whitespace began; only in canonical text.
+    tail: Option<usize>,
+    top: Level,
+    levels: Vec<Level>,
+    /// By depth: the last key, where it is no longer in the window.
+    saved: Vec<Vec<u8>>,
+    watch: Watch<'r>,
+    index: Index<O>,
+    /// Whether some string or number is not written as it must be.
+    needs_rewriting: bool,
+}
+
+/// What is known about a document once it was indexed.
+pub(crate) struct Indexed<O> {
+    pub(crate) index: Index<O>,
+    pub(crate) needs_rewriting: bool,
+    /// Which exclusions matched something.
+    pub(crate) present: Vec<bool>,
+}
+
+/// Looks at a part of the input on the best backend.
+pub(crate) struct Blocks<'s, 'r, 'w, const CANONICAL: bool, O> {
+    pub(crate) structure: &'s mut Structure<'r, CANONICAL, O>,
+    pub(crate) window: &'w [u8],
+    /// Whole blocks, unless the input ends.
+    pub(crate) range: Range<usize>,
+    /// Whether the input ends with the range.
+    pub(crate) is_last: bool,
+}
+
+impl<const CANONICAL: bool, O: Position> Task for Blocks<'_, '_, '_, CANONICAL, O> {
+    type Output = Result<(), Stop>;
+
+    #[inline(always)]
+    fn run<B: Backend>(self, backend: B) -> Result<(), Stop> {
+        let Blocks { structure, window, range, is_last } = self;
+        let mut at = range.start;
+        while at + 64 <= range.end {
+            let block = window[at..].first_chunk().expect("the range is within the window");
+            structure.block(backend, window, at, block)?;
+            at += 64;
+        }
+        if is_last {
+            // At least one space, so that whatever could go on ends.
+            let rest = &window[at..range.end];
+            let mut block = [b' '; 64];
+            block[..rest.len()].copy_from_slice(rest);
+            structure.block(backend, window, at, &block)?;
+            structure.finish()?;
+        }
+        Ok(())
+    }
+}
+
+impl<'r, const CANONICAL: bool, O: Position> Structure<'r, CANONICAL, O> {
+    pub(crate) fn new(rules: &'r Rules, max_depth: usize) -> Self {
+        let mut carry = Carry::default();
+        // The document must begin with a value, as if after a colon.
+        carry.after_separator.seen = 1;
+        Structure {
+            form: rules.form,
+            max_depth,
+            carry,
+            utf8: Utf8::default(),
+            last_open_quote: 0,
+            last_close_quote: 0,
+            last_backslash: 0,
+            low_surrogate: None,
+            tail: None,
+            top: Level::new(false, 0, 0),
+            levels: Vec::new(),
+            saved: Vec::new(),
+            watch: Watch::new(rules),
+            index: Index::default(),
+            needs_rewriting: false,
+        }
+    }
+
+    /// Where the canonical text ends, once whitespace was seen after it.
+    pub(crate) const fn tail(&self) -> Option<usize> {
+        self.tail
+    }
+
+    pub(crate) fn into_indexed(mut self) -> Indexed<O> {
+        self.index.finish();
+        Indexed { index: self.index, needs_rewriting: self.needs_rewriting, present: self.watch.present }
+    }
+
+    /// Everything before this position may leave the window, of which everything before `done` was looked at.
+    pub(crate) fn needed_from(&self, done: usize) -> usize {
+        let key_is_open = self.carry.key_string | self.carry.after_key.seen != 0;
+        if key_is_open { self.last_open_quote } else { done }
+    }
+
+    /// The first bytes leave the window: keys that will be compared are kept.
+    pub(crate) fn leave(&mut self, bytes: usize, window: &[u8]) {
+        self.saved.resize_with((self.levels.len() + 1).max(self.saved.len()), Vec::new);
+        for (level, saved) in self.levels.iter_mut().chain([&mut self.top]).zip(&mut self.saved) {
+            if !level.is_saved && level.key.1 != 0 {
+                saved.clear();
+                saved.extend_from_slice(&window[level.key.0..level.key.1]);
+                level.is_saved = true;
+            }
+        }
+        self.last_open_quote = self.last_open_quote.saturating_sub(bytes);
+        self.last_close_quote = self.last_close_quote.saturating_sub(bytes);
+        self.last_backslash = self.last_backslash.saturating_sub(bytes);
+        self.low_surrogate = self.low_surrogate.and_then(|at| at.checked_sub(bytes));
+    }
+
+    #[inline(always)]
+    fn block<B: Backend>(&mut self, backend: B, window: &[u8], at: usize, block: &Block) -> Result<(), Stop> {
+        let masks = backend.masks(block);
+        if CANONICAL && self.tail.is_some() {
+            return if masks.space == u64::MAX { Ok(()) } else { Err(Stop) };
+        }
+        let tokens = self.tokens(backend, window, at, &masks)?;
+        if masks.non_ascii != 0 || self.utf8.is_incomplete() {
+            self.non_ascii(backend, window, at, block)?;
+        }
+        let (scalars, scalar_ends, mut error) = self.scalars(backend, block, &masks, &tokens);
+        error |= masks.control & tokens.in_string | masks.backslash & !tokens.in_string;
+        let context = self.containers(window, at, &tokens)?;
+        error |= self.grammar(&tokens, &context, scalars, scalar_ends);
+        if error != 0 {
+            return Err(Stop);
+        }
+        if self.form == Form::Jcs {
+            self.numbers(window, at, scalars & (masks.digit | masks.minus))?;
+        }
+        if CANONICAL && tokens.space != 0 {
+            self.end_document(at, tokens.space, context.root)?;
+        }
+        Ok(())
+    }
+
+    /// Finds the strings, and so what is outside of them.
+    #[inline(always)]
+    fn tokens<B: Backend>(
+        &mut self,
+        backend: B,
+        window: &[u8],
+        at: usize,
+        masks: &Masks,
+    ) -> Result<Tokens, Stop> {
+        let mut quote = masks.quote;
+        if masks.backslash | self.carry.escaped != 0 {
+            let escaped = find_escaped(masks.backslash, &mut self.carry.escaped);
+            quote &= !escaped;
+            self.last_backslash = last_of(masks.backslash, at + 1, self.last_backslash);
+            self.escapes(window, at, escaped)?;
+        }
+        let in_string = backend.prefix_xor(quote) ^ self.carry.in_string;
+        self.carry.in_string = 0u64.wrapping_sub(in_string >> 63);
+        let outside = !(in_string | quote);
+        Ok(Tokens {
+            open: masks.open & outside,
+            close: masks.close & outside,
+            brace: masks.brace,
+            colon: masks.colon & outside,
+            comma: masks.comma & outside,
+            space: masks.space & outside,
+            open_quote: quote & in_string,
+            close_quote: quote & !in_string,
+            in_string,
+            outside,
+        })
+    }
+
+    #[inline(never)]
+    fn escapes(&mut self, window: &[u8], at: usize, mut escaped: u64) -> Result<(), Stop> {
+        while escaped != 0 {
+            let place = at + escaped.trailing_zeros() as usize;
+            escaped &= escaped - 1;
+            let rest = window.get(place..).unwrap_or_default();
+            match rest.first() {
+                Some(b'"' | b'\\' | b'b' | b'f' | b'n' | b'r' | b't') => {}
+                Some(b'u') => self.unicode_escape(rest, place)?,
+                Some(b'/') if !CANONICAL => self.needs_rewriting = true,
+                _ => return Err(Stop),
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks `uXXXX` and, for a high surrogate, what follows.
+    fn unicode_escape(&mut self, rest: &[u8], place: usize) -> Result<(), Stop> {
+        let digits = rest.get(1..5).ok_or(Stop)?;
+        if is_minimal_escape(digits) {
+            return Ok(());
+        }
+        if CANONICAL {
+            return Err(Stop);
+        }
+        self.needs_rewriting = true;
+        let unit = |digits: &[u8]| {
+            let digits = std::str::from_utf8(digits).map_err(|_| Stop)?;
+            if digits.starts_with('+') {
+                Err(Stop)
+            } else {
+                u32::from_str_radix(digits, 16).map_err(|_| Stop)
+            }
+        };
+        let code_point = match unit(digits)? {
+            high @ 0xD800..0xDC00 if rest.get(5..7) == Some(b"\\u") => {
+                let low = unit(rest.get(7..11).ok_or(Stop)?)?;
+                self.low_surrogate = Some(place + 6);
+                if (0xDC00..0xE000).contains(&low) {
+                    0x1_0000 + ((high & 0x3FF) << 10 | low & 0x3FF)
+                } else {
+                    0xD800
+                }
+            }
+            // The pair was looked at when its first half came.
+            0xDC00..0xE000 if self.low_surrogate == Some(place) => return Ok(()),
+            other => other,
+        };
+        let code_point = char::from_u32(code_point).ok_or(Stop)?;
+        if self.form == Form::Jcs && find_noncharacter(&mut [code_point].into_iter()).is_some() {
+            return Err(Stop);
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn non_ascii<B: Backend>(
+        &mut self,
+        backend: B,
+        window: &[u8],
+        at: usize,
+        block: &Block,
+    ) -> Result<(), Stop> {
+        if backend.utf8(block, &mut self.utf8) {
+            return Err(Stop);
+        }
+        if self.form == Form::Jcs { self.noncharacters(window, at) } else { Ok(()) }
+    }
+
+    /// Finds what I-JSON forbids in the three bytes before a block and in the block itself.
+    #[cold]
+    fn noncharacters(&self, window: &[u8], at: usize) -> Result<(), Stop> {
+        let bytes = &window[at.saturating_sub(3)..window.len().min(at + 64)];
+        let is_forbidden = |end: &[u8]| match end {
+            [0xEF, 0xB7, 0x90..=0xAF] => true,
+            [_, 0xBF, 0xBE..=0xBF] => end[0] == 0xEF || matches!(end[0] & 0xCF, 0x8F),
+            _ => false,
+        };
+        if bytes.windows(3).any(is_forbidden) { Err(Stop) } else { Ok(()) }
+    }
+
+    /// Checks numbers, `true`, `false` and `null`: where they begin, the position after each, and what is wrong.
+    #[inline(always)]
+    fn scalars<B: Backend>(
+        &mut self,
+        backend: B,
+        block: &Block,
+        masks: &Masks,
+        tokens: &Tokens,
+    ) -> (u64, u64, u64) {
+        let carry = &mut self.carry;
+        let scalar =
+            tokens.outside & !(tokens.open | tokens.close | tokens.colon | tokens.comma | tokens.space);
+        let after_scalar = shift(scalar, &mut carry.scalar);
+        let start = scalar & !after_scalar;
+        let digit = masks.digit & scalar;
+        let minus = masks.minus & scalar;
+        let point = masks.point & scalar;
+        let mut exponent = masks.exponent & scalar;
+
+        let mut known = digit | minus & start;
+        let others = scalar & !(digit | minus | point | exponent | masks.plus);
+        let mut error = 0;
+        if others | carry.literals[0] | carry.literals[1] | carry.literals[2] != 0 {
+            let (letters, wrong) = literals(&backend.letters(block), start, &mut carry.literals);
+            error |= wrong;
+            known |= letters;
+            exponent &= !letters;
+        }
+
+        let int_start = start & digit | shift(start & minus, &mut carry.minus);
+        error |= shift(int_start & masks.zero, &mut carry.zero) & digit;
+        let int_end = run_end(int_start, digit, &mut carry.int);
+        let point = point & int_end;
+        let fraction_start = shift(point, &mut carry.point);
+        let fraction_end = run_end(fraction_start, digit, &mut carry.fraction);
+        known |= point;
+        let mut digits_start = int_start | fraction_start;
+        if exponent | carry.exponent | carry.sign | carry.power != 0 {
+            exponent &= int_end | fraction_end;
+            let after = shift(exponent, &mut carry.exponent);
+            let sign = after & scalar & (masks.minus | masks.plus);
+            let power_start = after & !sign | shift(sign, &mut carry.sign);
+            // Where the power ends matters to nobody; that its digits were started does.
+            run_end(power_start, digit, &mut carry.power);
+            known |= exponent | sign;
+            digits_start |= power_start;
+        }
+        let after_digit = shift(digit, &mut carry.digit);
+        // Each start must be a digit, each run of digits must have a start, and every byte must be accounted for.
+        error |= digits_start & !digit | digit & !after_digit & !digits_start | scalar & !known;
+        (start, after_scalar & !scalar, error)
+    }
+
+    /// Follows brackets and compares keys.
+    #[inline(always)]
+    fn containers(&mut self, window: &[u8], at: usize, tokens: &Tokens) -> Result<Context, Stop> {
+        let mut context = Context {
+            object: 0u64.wrapping_sub(u64::from(self.top.is_object)),
+            root: 0u64.wrapping_sub(u64::from(self.levels.is_empty())),
+        };
+        let marks = tokens.open | tokens.close | tokens.colon;
+        let mut left = marks | self.watched_commas(tokens);
+        while left != 0 {
+            let bit = left.trailing_zeros();
+            left &= left - 1;
+            if tokens.colon >> bit & 1 != 0 {
+                self.member(window, at, bit, tokens)?;
+                continue;
+            }
+            let was_object = self.top.is_object;
+            if tokens.open >> bit & 1 != 0 {
+                if self.levels.is_empty() {
+                    context.root ^= above(bit);
+                }
+                self.open(window, at + bit as usize, tokens.brace >> bit & 1 != 0)?;
+            } else if tokens.close >> bit & 1 != 0 {
+                self.close(window, at + bit as usize, tokens.brace >> bit & 1 != 0)?;
+                if self.levels.is_empty() {
+                    context.root ^= above(bit);
+                }
+            } else {
+                self.element(window, at + bit as usize)?;
+                continue;
+            }
+            if was_object != self.top.is_object {
+                context.object ^= above(bit);
+            }
+            if !self.watch.is_idle() {
+                left = (marks | self.watched_commas(tokens)) & above(bit);
+            }
+        }
+        self.last_open_quote = last_of(tokens.open_quote, at, self.last_open_quote);
+        self.last_close_quote = last_of(tokens.close_quote, at, self.last_close_quote);
+        Ok(context)
+    }
+
+    #[inline(always)]
+    fn watched_commas(&self, tokens: &Tokens) -> u64 {
+        if self.top.is_watched && !self.top.is_object { tokens.comma } else { 0 }
+    }
+
+    #[inline(always)]
+    fn open(&mut self, window: &[u8], at: usize, is_object: bool) -> Result<(), Stop> {
+        if self.levels.len() == self.max_depth {
+            return Err(Stop);
+        }
+        let level = Level::new(is_object, at, if CANONICAL { 0 } else { self.index.len() });
+        self.levels.push(std::mem::replace(&mut self.top, level));
+        if !self.watch.is_idle() {
+            self.open_watched(window, at, is_object)?;
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn close(&mut self, window: &[u8], at: usize, is_object: bool) -> Result<(), Stop> {
+        let Some(outer) = self.levels.pop() else { return Err(Stop) };
+        let inner = std::mem::replace(&mut self.top, outer);
+        if inner.is_object != is_object {
+            return Err(Stop);
+        }
+        if inner.is_watched {
+            return self.close_watched(&inner, window, at);
+        }
+        if inner.is_dirty {
+            let span = (inner.start, at);
+            return self.index.record(inner.base, span, window, self.form, &[]).map_err(|_| Stop);
+        }
+        if !CANONICAL {
+            self.index.forget(inner.base);
+        }
+        Ok(())
+    }
+
+    /// A colon: compares the key before it with the key before that.
+    #[inline(always)]
+    fn member(&mut self, window: &[u8], at: usize, bit: u32, tokens: &Tokens) -> Result<(), Stop> {
+        let open = last_of(tokens.open_quote & below(bit), at, self.last_open_quote);
+        let close = if CANONICAL {
+            (at + bit as usize).wrapping_sub(1)
+        } else {
+            last_of(tokens.close_quote & below(bit), at, self.last_close_quote)
+        };
+        if !self.top.is_object {
+            return Err(Stop);
+        }
+        let key = (open + 1, close);
+        if !CANONICAL {
+            self.index.push(open);
+        }
+        if CANONICAL || !self.top.is_dirty {
+            let prefix = self.prefix(window, key)?;
+            if prefix <= self.top.prefix || prefix == u64::MAX {
+                self.compare(window, key)?;
+            }
+            self.top.prefix = prefix;
+            self.top.key = key;
+            self.top.is_saved = false;
+        }
+        if self.top.is_watched {
+            self.watched_member(window, key, at + bit as usize + 1)?;
+        }
+        Ok(())
+    }
+
+    /// The first eight bytes of a key, the first one highest; the greatest number if they do not say the order.
+    #[inline(always)]
+    fn prefix(&self, window: &[u8], (start, end): (usize, usize)) -> Result<u64, Stop> {
+        let length = end.wrapping_sub(start);
+        if length > window.len() {
+            return Err(Stop);
+        }
+        let bytes = match window.get(start..).and_then(<[u8]>::first_chunk::<8>) {
+            Some(bytes) => u64::from_be_bytes(*bytes),
+            None => short_prefix(window.get(start..).unwrap_or_default()),
+        };
+        let prefix = if length < 8 { bytes & !(u64::MAX >> (8 * length)) } else { bytes };
+        let is_special = self.last_backslash > start && has_escape(window, start, end)
+            || self.form == Form::Jcs && prefix & 0x8080_8080_8080_8080 != 0;
+        Ok(if is_special { u64::MAX } else { prefix })
+    }
+
+    /// Compares a key with the one before when their first bytes do not say which is greater.
+    #[inline(never)]
+    fn compare(&mut self, window: &[u8], key: (usize, usize)) -> Result<(), Stop> {
+        let current = window.get(key.0..key.1).ok_or(Stop)?;
+        let Level { key: (start, end), is_saved, .. } = self.top;
+        if end == 0 {
+            return Ok(());
+        }
+        let before =
+            if is_saved { &self.saved[self.levels.len()] } else { window.get(start..end).ok_or(Stop)? };
+        let has_escapes = |text: &[u8]| memchr::memchr(b'\\', text).is_some();
+        let is_plain = |text: &[u8]| match self.form {
+            Form::Lexical => !has_escapes(text),
+            Form::Jcs => text.is_ascii() && !has_escapes(text),
+        };
+        let order = if is_plain(before) && is_plain(current) {
+            before.cmp(current)
+        } else {
+            compare_decoded(before, current, self.form)
+        };
+        match order {
+            Ordering::Less => Ok(()),
+            Ordering::Greater if !CANONICAL => {
+                self.top.is_dirty = true;
+                Ok(())
+            }
+            _ => Err(Stop),
+        }
+    }
+
+    /// Checks what may follow what; the bits that must not be there.
+    #[inline(always)]
+    fn grammar(&mut self, tokens: &Tokens, context: &Context, scalars: u64, scalar_ends: u64) -> u64 {
+        let Tokens { open, close, brace, colon, comma, space, open_quote, close_quote, in_string, .. } =
+            *tokens;
+        let Carry { after_value, after_key, after_separator, after_array, after_object, key_string, .. } =
+            &mut self.carry;
+        let value = open_quote | open | scalars;
+        let comma_in_object = comma & context.object;
+
+        let first = after_array.after::<CANONICAL>(open & !brace, space) & !(value | close);
+        let key_place = after_object.after::<CANONICAL>(open & brace | comma_in_object, space);
+        let key = key_place & !(open_quote | close);
+        let separated = after_separator.after::<CANONICAL>(comma | colon, space) & !value;
+
+        let key_end = run_end(key_place & open_quote, in_string, key_string);
+        let keys = after_key.after::<CANONICAL>(key_end, space) ^ colon;
+
+        let value_end = close_quote & !key_end | close;
+        let seen = shift(value_end, &mut after_value.seen) | scalar_ends;
+        let ended = if CANONICAL {
+            seen & !(comma | close | space)
+        } else {
+            run_end(seen, space, &mut after_value.space) & !(comma | close)
+        };
+        first | key | separated | keys | ended | comma & context.root
+    }
+
+    /// Whitespace in canonical text: only after the document, up to the end.
+    #[cold]
+    fn end_document(&mut self, at: usize, space: u64, root: u64) -> Result<(), Stop> {
+        let first = space.trailing_zeros();
+        let is_tail = space == u64::MAX << first && root & space == space;
+        if !is_tail {
+            return Err(Stop);
+        }
+        self.tail = Some(at + first as usize);
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<(), Stop> {
+        let Carry { in_string, after_separator, .. } = &self.carry;
+        let is_complete = *in_string == 0 && self.levels.is_empty() && !after_separator.is_open();
+        let is_as_expected = !self.watch.wants_array() && (!CANONICAL || self.tail.is_some());
+        if is_complete && is_as_expected { Ok(()) } else { Err(Stop) }
+    }
+
+    /// Checks that numbers can be printed as doubles, and whether they are.
+    #[cold]
+    fn numbers(&mut self, window: &[u8], at: usize, mut starts: u64) -> Result<(), Stop> {
+        while starts != 0 {
+            let rest = &window[at + starts.trailing_zeros() as usize..];
+            starts &= starts - 1;
+            let is_part = |byte: &&u8| matches!(byte, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E');
+            let text = &rest[..rest.iter().take_while(is_part).count()];
+            match is_ecmascript(text) {
+                Some(true) => {}
+                Some(false) if !CANONICAL => self.needs_rewriting = true,
+                _ => return Err(Stop),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What the rules ask for, where they ask for something.
+impl<const CANONICAL: bool, O: Position> Structure<'_, CANONICAL, O> {
+    #[cold]
+    fn open_watched(&mut self, window: &[u8], at: usize, is_object: bool) -> Result<(), Stop> {
+        if is_object && self.watch.wants_array() {
+            return Err(Stop);
+        }
+        self.top.is_watched = self.watch.open();
+        let is_empty = window.get(skip_space(window, at + 1)) == Some(&b']');
+        if self.top.is_watched && !is_object && !is_empty { self.begin_element(window, at) } else { Ok(()) }
+    }
+
+    /// A comma in a watched array.
+    #[cold]
+    fn element(&mut self, window: &[u8], at: usize) -> Result<(), Stop> {
+        self.end_element()?;
+        self.begin_element(window, at)
+    }
+
+    fn end_element(&mut self) -> Result<(), Stop> {
+        let Some(watched) = self.watch.innermost() else { return Ok(()) };
+        if CANONICAL {
+            // One key was seen for the element, and is forgotten.
+            let has_key =
+                watched.unordered.is_none() || watched.starts.is_empty() || watched.keys.pop().is_some();
+            return if has_key && watched.keys.is_empty() { Ok(()) } else { Err(Stop) };
+        }
+        if watched.has_keys(watched.starts.len()) { Ok(()) } else { Err(Stop) }
+    }
+
+    fn begin_element(&mut self, window: &[u8], at: usize) -> Result<(), Stop> {
+        let start = skip_space(window, at + 1);
+        let accepted = self.watch.element();
+        self.top.is_dirty |= accepted.is_excluded;
+        if let Some(watched) = self.watch.innermost()
+            && !accepted.is_excluded
+            && (!CANONICAL || watched.starts.is_empty())
+        {
+            watched.starts.push(start);
+        }
+        self.accept(accepted, window, start)
+    }
+
+    #[cold]
+    fn watched_member(&mut self, window: &[u8], key: (usize, usize), at: usize) -> Result<(), Stop> {
+        let text = window.get(key.0..key.1).and_then(|key| std::str::from_utf8(key).ok()).ok_or(Stop)?;
+        let key_text: Cow<'_, str> = Text::new(text, text.contains('\\')).decode();
+        let accepted = self.watch.member(&key_text);
+        if accepted.is_excluded {
+            self.top.is_dirty = true;
+            if let Some(watched) = self.watch.innermost() {
+                watched.starts.push(key.0 - 1);
+            }
+        }
+        self.accept(accepted, window, skip_space(window, at))
+    }
+
+    /// Does what the rules say about the value at `at`.
+    fn accept(&mut self, accepted: Accepted, window: &[u8], at: usize) -> Result<(), Stop> {
+        if CANONICAL && accepted.is_excluded {
+            return Err(Stop);
+        }
+        if accepted.is_unordered && window.get(at) != Some(&b'[') {
+            return Err(Stop);
+        }
+        if accepted.is_element_key {
+            let form = self.form;
+            let text = window.get(at..).unwrap_or_default();
+            for watched in self.watch.keyed() {
+                if CANONICAL && !is_ascending(watched, text, form) {
+                    return Err(Stop);
+                }
+                watched.keys.push(at);
+            }
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn close_watched(&mut self, level: &Level, window: &[u8], at: usize) -> Result<(), Stop> {
+        if !level.is_object {
+            self.end_element()?;
+        }
+        let Some(mut watched) = self.watch.close() else { return Err(Stop) };
+        if CANONICAL {
+            return Ok(());
+        }
+        let span = (level.start, at);
+        if level.is_object {
+            if level.is_dirty {
+                return self
+                    .index
+                    .record(level.base, span, window, self.form, &watched.starts)
+                    .map_err(|_| Stop);
+            }
+            self.index.forget(level.base);
+            return Ok(());
+        }
+        let is_moved = sort_elements(&mut watched, window, self.form)?;
+        if is_moved || level.is_dirty {
+            self.index.record_elements(span, &watched.starts);
+        }
+        Ok(())
+    }
+}
+
+/// Whether the key of an element comes after that of the element before, which it replaces.
+fn is_ascending(watched: &mut Watched, text: &[u8], form: Form) -> bool {
+    let Some(key) = ElementKey::read(text, form) else { return false };
+    let is_first = watched.last_key.is_empty();
+    let ascending = is_first || ElementKey::read(&watched.last_key, form).is_some_and(|last| last < key);
+    let length = key.length();
+    watched.last_key.clear();
+    watched.last_key.extend_from_slice(&text[..length]);
+    ascending
+}
+
+/// Puts the elements of an unordered array in order; whether that moved one.
+fn sort_elements(watched: &mut Watched, window: &[u8], form: Form) -> Result<bool, Stop> {
+    if watched.unordered.is_none() {
+        return Ok(false);
+    }
+    let mut keyed = Vec::with_capacity(watched.starts.len());
+    for (key, start) in watched.keys.iter().zip(&watched.starts) {
+        keyed.push((ElementKey::read(&window[*key..], form).ok_or(Stop)?, *start));
+    }
+    let is_moved = !keyed.is_sorted_by(|a, b| a.0 < b.0);
+    if is_moved {
+        keyed.sort_by_key(|item| item.0);
+        if keyed.windows(2).any(|pair| pair[0].0 == pair[1].0) {
+            return Err(Stop);
+        }
+        watched.starts = keyed.iter().map(|item| item.1).collect();
+    }
+    Ok(is_moved)
+}
+
+fn skip_space(window: &[u8], at: usize) -> usize {
+    let rest = window.get(at..).unwrap_or_default();
+    at + rest.iter().take_while(|byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\r')).count()
+}
+
+/// The positions of `true`, `false` and `null`, and what is wrong in them.
+///
+/// The carry has, by first letter, the last three positions of the block before.
+#[inline(always)]
+fn literals(letters: &Letters, start: u64, carry: &mut [u64; 3]) -> (u64, u64) {
+    let Letters { a, e, f, l, n, r, s, t, u } = letters;
+    let firsts = [t & start, f & start, n & start];
+    let [(t1, t2, t3, _), (f1, f2, f3, f4), (n1, n2, n3, _)] = std::array::from_fn(|i| {
+        let next = |by: u32| firsts[i] << by | carry[i] >> (4 - by);
+        (next(1), next(2), next(3), next(4))
+    });
+    for (carry, first) in carry.iter_mut().zip(firsts) {
+        *carry = first >> 60;
+    }
+    let wrong = t1 & !r | t2 & !u | (t3 | f4) & !e | f1 & !a | (f2 | n2 | n3) & !l | f3 & !s | n1 & !u;
+    let all = firsts[0] | firsts[1] | firsts[2] | t1 | t2 | t3 | f1 | f2 | f3 | f4 | n1 | n2 | n3;
+    (all, wrong)
+}
+
+/// The positions after a backslash that is not itself escaped.
+///
+/// In a run of backslashes every other one escapes. Subtracting the run's start from a pattern of alternating bits
+/// makes it alternate from there on.
+#[inline(always)]
+pub(crate) fn find_escaped(backslash: u64, carry: &mut u64) -> u64 {
+    const ODD: u64 = 0xAAAA_AAAA_AAAA_AAAA;
+    let escaping = backslash & !*carry;
+    let maybe_escaped = escaping << 1 | ODD;
+    let alternating = maybe_escaped.wrapping_sub(escaping) ^ ODD;
+    let escaped = alternating ^ (backslash | *carry);
+    *carry = (alternating & backslash) >> 63;
+    escaped
+}
+
+#[inline(never)]
+fn has_escape(window: &[u8], start: usize, end: usize) -> bool {
+    window.get(start..end).is_some_and(|key| memchr::memchr(b'\\', key).is_some())
+}
+
+fn short_prefix(bytes: &[u8]) -> u64 {
+    bytes.iter().chain(std::iter::repeat(&0)).take(8).fold(0, |prefix, byte| prefix << 8 | u64::from(*byte))
+}
