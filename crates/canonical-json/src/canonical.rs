@@ -134,19 +134,26 @@ const STEP: usize = 1 << 14;
 /// Looks through a document that perhaps already is canonical, and gives away its bytes bit by bit; where it ends.
 fn verify(input: &[u8], rules: &Rules, mut each: impl FnMut(&[u8])) -> Result<usize, Stop> {
     let level = Level::detect();
+    let text = trim_end(input);
     let mut structure = Structure::<true, u32>::new(rules, Limits::DEFAULT_MAX_DEPTH);
     let mut done = 0;
     loop {
-        let end = input.len().min(done + STEP);
-        let is_last = end == input.len();
-        dispatch(level, Blocks { structure: &mut structure, window: input, range: done..end, is_last })?;
-        let text_end = structure.tail().map_or(end, |tail| tail.min(end));
-        each(&input[done.min(text_end)..text_end]);
+        let rest = text.len() - done;
+        let is_last = rest < STEP + 64;
+        let end = if is_last { text.len() } else { done + STEP };
+        dispatch(level, Blocks { structure: &mut structure, window: text, range: done..end, is_last })?;
+        each(&text[done..end]);
         if is_last {
-            return Ok(text_end);
+            return Ok(end);
         }
         done = end;
     }
+}
+
+/// A document without the whitespace after it.
+pub(crate) fn trim_end(input: &[u8]) -> &[u8] {
+    let length = input.iter().rposition(|byte| !matches!(byte, b' ' | b'\t' | b'\n' | b'\r'));
+    &input[..length.map_or(0, |last| last + 1)]
 }
 
 fn digest_reordered(input: &[u8], rules: &Rules) -> Result<Digested, CanonicalError> {

@@ -9,6 +9,9 @@
 /// A block of input.
 pub(crate) type Block = [u8; 64];
 
+/// A block and the four bytes after it.
+pub(crate) type Ahead = [u8; 68];
+
 /// Which bytes of a block are what.
 pub(crate) struct Masks {
     pub(crate) quote: u64,
@@ -17,8 +20,6 @@ pub(crate) struct Masks {
     pub(crate) control: u64,
     /// 0x80 and above.
     pub(crate) non_ascii: u64,
-    /// Space, tab, line feed, carriage return.
-    pub(crate) space: u64,
     /// `{` and `[`
     pub(crate) open: u64,
     /// `}` and `]`
@@ -30,23 +31,23 @@ pub(crate) struct Masks {
     pub(crate) digit: u64,
     pub(crate) zero: u64,
     pub(crate) minus: u64,
-    pub(crate) plus: u64,
     pub(crate) point: u64,
-    /// `e` and `E`
-    pub(crate) exponent: u64,
 }
 
-/// Which bytes of a block are the letters of `true`, `false` and `null`.
-pub(crate) struct Letters {
-    pub(crate) a: u64,
-    pub(crate) e: u64,
-    pub(crate) f: u64,
-    pub(crate) l: u64,
-    pub(crate) n: u64,
-    pub(crate) r: u64,
-    pub(crate) s: u64,
-    pub(crate) t: u64,
-    pub(crate) u: u64,
+/// Which bytes of a block can be of an exponent.
+pub(crate) struct Exponents {
+    /// `e` and `E`
+    pub(crate) letter: u64,
+    /// `+` and `-`
+    pub(crate) sign: u64,
+}
+
+/// Where words begin.
+pub(crate) struct Words {
+    /// `true` and `null`
+    pub(crate) of_four: u64,
+    /// `false`
+    pub(crate) of_five: u64,
 }
 
 /// What UTF-8 validation must remember from one block to the next.
@@ -68,7 +69,10 @@ impl Utf8 {
 /// How blocks are looked at.
 pub(crate) trait Backend: Copy {
     fn masks(self, block: &Block) -> Masks;
-    fn letters(self, block: &Block) -> Letters;
+    /// Space, tab, line feed, carriage return.
+    fn spaces(self, block: &Block) -> u64;
+    fn exponents(self, block: &Block) -> Exponents;
+    fn words(self, ahead: &Ahead) -> Words;
     /// Only what is needed to find the end of a value whose grammar was checked.
     fn outline(self, block: &Block) -> Outline;
     /// Bit `i` of the result is the parity of the bits `0..=i`.
@@ -176,7 +180,6 @@ impl Backend for Portable {
             backslash: equal(b'\\'),
             control: select(block, |byte| byte < 0x20),
             non_ascii: select(block, |byte| byte >= 0x80),
-            space: select(block, |byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\r')),
             open: select(block, |byte| byte | 0x20 == b'{'),
             close: select(block, |byte| byte | 0x20 == b'}'),
             brace: select(block, |byte| byte & 0x20 != 0),
@@ -185,25 +188,27 @@ impl Backend for Portable {
             digit: select(block, |byte| byte.is_ascii_digit()),
             zero: equal(b'0'),
             minus: equal(b'-'),
-            plus: equal(b'+'),
             point: equal(b'.'),
-            exponent: select(block, |byte| byte | 0x20 == b'e'),
         }
     }
 
-    fn letters(self, block: &Block) -> Letters {
-        let equal = |wanted: u8| select(block, |byte| byte == wanted);
-        Letters {
-            a: equal(b'a'),
-            e: equal(b'e'),
-            f: equal(b'f'),
-            l: equal(b'l'),
-            n: equal(b'n'),
-            r: equal(b'r'),
-            s: equal(b's'),
-            t: equal(b't'),
-            u: equal(b'u'),
+    fn spaces(self, block: &Block) -> u64 {
+        select(block, |byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\r'))
+    }
+
+    fn exponents(self, block: &Block) -> Exponents {
+        Exponents {
+            letter: select(block, |byte| byte | 0x20 == b'e'),
+            sign: select(block, |byte| matches!(byte, b'+' | b'-')),
         }
+    }
+
+    fn words(self, ahead: &Ahead) -> Words {
+        let starts = |word: &[u8]| {
+            let is_word = |(i, window): (usize, &[u8])| u64::from(window == word) << i;
+            ahead.windows(word.len()).take(64).enumerate().map(is_word).fold(0, |mask, bit| mask | bit)
+        };
+        Words { of_four: starts(b"true") | starts(b"null"), of_five: starts(b"false") }
     }
 
     fn outline(self, block: &Block) -> Outline {
@@ -268,7 +273,7 @@ fn carried_bytes(last: &[u8; 3]) -> usize {
 mod x86 {
     use std::arch::x86_64::*;
 
-    use super::{Backend, Block, Letters, Masks, Outline, Task, Utf8};
+    use super::{Ahead, Backend, Block, Exponents, Masks, Outline, Task, Utf8, Words};
 
     /// Proof that AVX2, PCLMULQDQ and the bit instructions are there.
     #[derive(Clone, Copy)]
@@ -365,7 +370,6 @@ mod x86 {
                 backslash: bytes.equal(self, b'\\'),
                 control: bytes.at_most(self, 0x1F),
                 non_ascii: bytes.bits(self),
-                space: bytes.spaces(self),
                 open: lower.equal(self, b'{'),
                 close: lower.equal(self, b'}'),
                 // SAFETY: the token proves AVX2. Bit 5 of each byte becomes bit 7 of the same byte.
@@ -375,25 +379,29 @@ mod x86 {
                 digit: bytes.minus(self, b'0').at_most(self, 9),
                 zero: bytes.equal(self, b'0'),
                 minus: bytes.equal(self, b'-'),
-                plus: bytes.equal(self, b'+'),
                 point: bytes.equal(self, b'.'),
-                exponent: lower.equal(self, b'e'),
             }
         }
 
         #[inline(always)]
-        fn letters(self, block: &Block) -> Letters {
+        fn spaces(self, block: &Block) -> u64 {
+            Pair::load(self, block).spaces(self)
+        }
+
+        #[inline(always)]
+        fn exponents(self, block: &Block) -> Exponents {
             let bytes = Pair::load(self, block);
-            Letters {
-                a: bytes.equal(self, b'a'),
-                e: bytes.equal(self, b'e'),
-                f: bytes.equal(self, b'f'),
-                l: bytes.equal(self, b'l'),
-                n: bytes.equal(self, b'n'),
-                r: bytes.equal(self, b'r'),
-                s: bytes.equal(self, b's'),
-                t: bytes.equal(self, b't'),
-                u: bytes.equal(self, b'u'),
+            Exponents {
+                letter: bytes.or(self, 0x20).equal(self, b'e'),
+                sign: bytes.equal(self, b'+') | bytes.equal(self, b'-'),
+            }
+        }
+
+        #[inline(always)]
+        fn words(self, ahead: &Ahead) -> Words {
+            Words {
+                of_four: word_starts(self, ahead, b"true") | word_starts(self, ahead, b"null"),
+                of_five: word_starts(self, ahead, b"false"),
             }
         }
 
@@ -442,7 +450,6 @@ mod x86 {
                 backslash: bytes.equal(b'\\'),
                 control: bytes.below(0x20),
                 non_ascii: bytes.test(0x80),
-                space: bytes.spaces(),
                 open: lower.equal(b'{'),
                 close: lower.equal(b'}'),
                 brace: bytes.test(0x20),
@@ -451,26 +458,37 @@ mod x86 {
                 digit: bytes.minus(b'0').below(10),
                 zero: bytes.equal(b'0'),
                 minus: bytes.equal(b'-'),
-                plus: bytes.equal(b'+'),
                 point: bytes.equal(b'.'),
-                exponent: lower.equal(b'e'),
             }
         }
 
         #[inline(always)]
-        fn letters(self, block: &Block) -> Letters {
+        fn spaces(self, block: &Block) -> u64 {
+            Wide::load(self, block).spaces()
+        }
+
+        #[inline(always)]
+        fn exponents(self, block: &Block) -> Exponents {
             let bytes = Wide::load(self, block);
-            Letters {
-                a: bytes.equal(b'a'),
-                e: bytes.equal(b'e'),
-                f: bytes.equal(b'f'),
-                l: bytes.equal(b'l'),
-                n: bytes.equal(b'n'),
-                r: bytes.equal(b'r'),
-                s: bytes.equal(b's'),
-                t: bytes.equal(b't'),
-                u: bytes.equal(b'u'),
-            }
+            Exponents { letter: bytes.or(0x20).equal(b'e'), sign: bytes.equal(b'+') | bytes.equal(b'-') }
+        }
+
+        #[inline(always)]
+        fn words(self, ahead: &Ahead) -> Words {
+            // SAFETY: the token proves AVX-512 BW; each of these loads ends within the 68 bytes, unaligned.
+            let at = |offset: usize| unsafe { _mm512_loadu_si512(ahead.as_ptr().add(offset).cast()) };
+            let bytes = [at(0), at(1), at(2), at(3), at(4)];
+            let starts = |word: &[u8]| {
+                let mut mask = u64::MAX;
+                for (bytes, letter) in bytes.iter().zip(word) {
+                    // SAFETY: as above.
+                    mask = unsafe {
+                        _mm512_mask_cmpeq_epi8_mask(mask, *bytes, _mm512_set1_epi8(letter.cast_signed()))
+                    };
+                }
+                mask
+            };
+            Words { of_four: starts(b"true") | starts(b"null"), of_five: starts(b"false") }
         }
 
         #[inline(always)]
@@ -504,6 +522,23 @@ mod x86 {
                 let bytes = _mm512_loadu_si512(block.as_ptr().cast());
                 _mm512_storeu_si512(out.as_mut_ptr().cast(), _mm512_maskz_compress_epi8(keep, bytes));
             }
+        }
+    }
+
+    /// Where a word of at most five letters begins.
+    #[inline(always)]
+    fn word_starts(avx2: Avx2, ahead: &Ahead, word: &[u8]) -> u64 {
+        // SAFETY: the token proves AVX2; there are 68 readable bytes, of which at most those from 4 to 68 are loaded.
+        unsafe {
+            let mut all = Pair(_mm256_set1_epi8(-1), _mm256_set1_epi8(-1));
+            for (offset, letter) in word.iter().enumerate() {
+                let start = ahead.as_ptr().add(offset).cast::<__m256i>();
+                let letter = _mm256_set1_epi8(letter.cast_signed());
+                let low = _mm256_cmpeq_epi8(_mm256_loadu_si256(start), letter);
+                let high = _mm256_cmpeq_epi8(_mm256_loadu_si256(start.add(1)), letter);
+                all = Pair(_mm256_and_si256(all.0, low), _mm256_and_si256(all.1, high));
+            }
+            all.bits(avx2)
         }
     }
 
@@ -704,14 +739,12 @@ mod tests {
 
         #[inline(always)]
         fn run<B: Backend>(self, b: B) -> Vec<u64> {
-            let Masks { quote, backslash, control, non_ascii, space, open, close, brace, .. } =
-                b.masks(self.0);
-            let Masks { colon, comma, digit, zero, minus, plus, point, exponent, .. } = b.masks(self.0);
-            let Letters { a, e, f, l, n, r, s, t, u } = b.letters(self.0);
+            let Masks { quote, backslash, control, non_ascii, open, close, brace, .. } = b.masks(self.0);
+            let Masks { colon, comma, digit, zero, minus, point, .. } = b.masks(self.0);
+            let Exponents { letter, sign } = b.exponents(self.0);
             let outline = b.outline(self.0);
-            let mut all =
-                vec![quote, backslash, control, non_ascii, space, open, close, brace & (open | close)];
-            all.extend([colon, comma, digit, zero, minus, plus, point, exponent, a, e, f, l, n, r, s, t, u]);
+            let mut all = vec![quote, backslash, control, non_ascii, open, close, brace & (open | close)];
+            all.extend([b.spaces(self.0), colon, comma, digit, zero, minus, point, letter, sign]);
             all.extend([
                 outline.quote,
                 outline.backslash,
@@ -725,6 +758,18 @@ mod tests {
             all.extend(out[..self.1.count_ones() as usize].iter().map(|byte| u64::from(*byte)));
             all.push(b.prefix_xor(self.1));
             all
+        }
+    }
+
+    struct FindWords<'a>(&'a Ahead);
+
+    impl Task for FindWords<'_> {
+        type Output = [u64; 2];
+
+        #[inline(always)]
+        fn run<B: Backend>(self, b: B) -> [u64; 2] {
+            let Words { of_four, of_five } = b.words(self.0);
+            [of_four, of_five]
         }
     }
 
@@ -760,6 +805,17 @@ mod tests {
             let expected = dispatch(Level::available()[0], Describe(&block, keep));
             for level in Level::available() {
                 prop_assert_eq!(&dispatch(*level, Describe(&block, keep)), &expected, "{:?}", level);
+            }
+        }
+
+        #[test]
+        fn words_are_found(parts in prop::collection::vec("true|false|null|nul|tru|x|[1,]{0,9}", 30)) {
+            let mut text = parts.concat().into_bytes();
+            text.resize(68, b' ');
+            let ahead = text.first_chunk().expect("68 bytes");
+            for level in Level::available() {
+                let expected = dispatch(Level::available()[0], FindWords(ahead));
+                prop_assert_eq!(dispatch(*level, FindWords(ahead)), expected, "{:?}", level);
             }
         }
 

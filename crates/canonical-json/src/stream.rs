@@ -2,7 +2,7 @@
 
 use std::io::{self, ErrorKind, Read};
 
-use crate::canonical::Hashing;
+use crate::canonical::{Hashing, trim_end};
 use crate::read::Limits;
 use crate::simd::{Level, dispatch};
 use crate::structure::{Blocks, LOOKAHEAD, Stop, Structure};
@@ -57,17 +57,17 @@ fn verify_by(read: usize, input: &mut impl Read, rules: &Rules) -> Result<Option
         let offset = window.before + window.bytes.len() as u64;
         filled.map_err(|source| CanonicalError::Input { offset, source })?;
         let is_last = window.is_last;
-        let end = if is_last {
-            window.bytes.len()
-        } else {
-            done + (window.bytes.len() - LOOKAHEAD - done) / 64 * 64
-        };
+        if is_last {
+            let length = trim_end(&window.bytes).len();
+            window.bytes.truncate(length.max(done));
+        }
+        let length = window.bytes.len();
+        let end = if is_last { length } else { done + (length - LOOKAHEAD - done) / 64 * 64 };
         let blocks = Blocks { structure: &mut structure, window: &window.bytes, range: done..end, is_last };
         if dispatch(level, blocks) == Err(Stop) {
             return Ok(None);
         }
-        let text_end = structure.tail().map_or(end, |tail| tail.min(end));
-        hashing.add(&window.bytes[done.min(text_end)..text_end]);
+        hashing.add(&window.bytes[done..end]);
         if is_last {
             return Ok(Some(hashing));
         }

@@ -15,7 +15,7 @@ use std::ops::Range;
 
 use crate::members::{Index, Position, compare_decoded};
 use crate::number::is_ecmascript;
-use crate::simd::{Backend, Block, Letters, Masks, Task, Utf8};
+use crate::simd::{Ahead, Backend, Block, Exponents, Masks, Task, Utf8, Words};
 use crate::text::Text;
 use crate::tree::ElementKey;
 use crate::watch::{Accepted, Watch, Watched};
@@ -31,7 +31,7 @@ pub(crate) const LOOKAHEAD: usize = 4096;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stop;
 
-/// What a block leaves for the next one: most fields are one bit.
+/// What a block leaves for the next one: masks of which the highest bit counts, and carries.
 #[derive(Clone, Debug, Default)]
 struct Carry {
     /// All ones inside a string.
@@ -40,25 +40,26 @@ struct Carry {
     scalar: u64,
     digit: u64,
     minus: u64,
+    first_minus: u64,
     zero: u64,
-    int: u64,
     point: u64,
     fraction: u64,
     exponent: u64,
     sign: u64,
     power: u64,
+    letters: u64,
+    /// The letters of a word that goes on in the next block.
+    rest_of_word: u64,
     key_string: u64,
-    /// The first letters of literals, by place.
-    literals: [u64; 3],
     after_value: Next,
     after_key: Next,
     after_separator: Next,
-    after_array: Next,
-    after_object: Next,
+    after_open: Next,
+    key_place: Next,
 }
 
-/// "Just after, but for whitespace": whether the last byte was one to come after, and whether only whitespace came
-/// since.
+/// "Just after, but for whitespace": the block before, of which the highest bit counts, and whether only whitespace
+/// came since.
 #[derive(Clone, Debug, Default)]
 struct Next {
     seen: u64,
@@ -66,23 +67,23 @@ struct Next {
 }
 
 impl Next {
-    /// The first position after each of `these` that is no whitespace; there is none in canonical text.
+    /// The first position after each of `these` that is no whitespace.
     #[inline(always)]
-    fn after<const CANONICAL: bool>(&mut self, these: u64, space: u64) -> u64 {
+    fn after<const TIGHT: bool>(&mut self, these: u64, space: u64) -> u64 {
         let next = shift(these, &mut self.seen);
-        if CANONICAL { next } else { run_end(next, space, &mut self.space) }
+        if TIGHT { next } else { run_end(next, space, &mut self.space) }
     }
 
     fn is_open(&self) -> bool {
-        self.seen | self.space != 0
+        self.seen >> 63 | self.space != 0
     }
 }
 
-/// The position after each of `these`.
+/// The position after each of `these`, and that after the last of the block before.
 #[inline(always)]
-fn shift(these: u64, carry: &mut u64) -> u64 {
-    let shifted = these << 1 | *carry;
-    *carry = these >> 63;
+fn shift(these: u64, before: &mut u64) -> u64 {
+    let shifted = these << 1 | *before >> 63;
+    *before = these;
     shifted
 }
 
@@ -173,10 +174,10 @@ pub(crate) struct Structure<'r, const CANONICAL: bool, O> {
     last_backslash: usize,
     /// Where the second half of a surrogate pair must be.
     low_surrogate: Option<usize>,
-    /// Where the document ended and whitespace began; only in canonical text.
-    tail: Option<usize>,
-    top: Level,
+    /// The document, then the open containers.
     levels: Vec<Level>,
+    /// How many containers are open; what comes after in `levels` is left over.
+    depth: usize,
     /// By depth: the last key, where it is no longer in the window.
     saved: Vec<Vec<u8>>,
     watch: Watch<'r>,
@@ -210,20 +211,13 @@ impl<const CANONICAL: bool, O: Position> Task for Blocks<'_, '_, '_, CANONICAL, 
     fn run<B: Backend>(self, backend: B) -> Result<(), Stop> {
         let Blocks { structure, window, range, is_last } = self;
         let mut at = range.start;
-        while at + 64 <= range.end {
-            let block = window[at..].first_chunk().expect("the range is within the window");
-            structure.block(backend, window, at, block)?;
+        while at + 64 <= range.end
+            && let Some(ahead) = window[at..].first_chunk()
+        {
+            structure.block::<B, CANONICAL>(backend, window, at, ahead)?;
             at += 64;
         }
-        if is_last {
-            // At least one space, so that whatever could go on ends.
-            let rest = &window[at..range.end];
-            let mut block = [b' '; 64];
-            block[..rest.len()].copy_from_slice(rest);
-            structure.block(backend, window, at, &block)?;
-            structure.finish()?;
-        }
-        Ok(())
+        if is_last { structure.end(backend, window, at) } else { Ok(()) }
     }
 }
 
@@ -231,7 +225,7 @@ impl<'r, const CANONICAL: bool, O: Position> Structure<'r, CANONICAL, O> {
     pub(crate) fn new(rules: &'r Rules, max_depth: usize) -> Self {
         let mut carry = Carry::default();
         // The document must begin with a value, as if after a colon.
-        carry.after_separator.seen = 1;
+        carry.after_separator.seen = 1 << 63;
         Structure {
             form: rules.form,
             max_depth,
@@ -241,19 +235,13 @@ impl<'r, const CANONICAL: bool, O: Position> Structure<'r, CANONICAL, O> {
             last_close_quote: 0,
             last_backslash: 0,
             low_surrogate: None,
-            tail: None,
-            top: Level::new(false, 0, 0),
-            levels: Vec::new(),
+            levels: vec![Level::new(false, 0, 0)],
+            depth: 0,
             saved: Vec::new(),
             watch: Watch::new(rules),
             index: Index::default(),
             needs_rewriting: false,
         }
-    }
-
-    /// Where the canonical text ends, once whitespace was seen after it.
-    pub(crate) const fn tail(&self) -> Option<usize> {
-        self.tail
     }
 
     pub(crate) fn into_indexed(mut self) -> Indexed<O> {
@@ -263,14 +251,15 @@ impl<'r, const CANONICAL: bool, O: Position> Structure<'r, CANONICAL, O> {
 
     /// Everything before this position may leave the window, of which everything before `done` was looked at.
     pub(crate) fn needed_from(&self, done: usize) -> usize {
-        let key_is_open = self.carry.key_string | self.carry.after_key.seen != 0;
+        let key_is_open = self.carry.key_string | self.carry.after_key.seen >> 63 != 0;
         if key_is_open { self.last_open_quote } else { done }
     }
 
     /// The first bytes leave the window: keys that will be compared are kept.
     pub(crate) fn leave(&mut self, bytes: usize, window: &[u8]) {
-        self.saved.resize_with((self.levels.len() + 1).max(self.saved.len()), Vec::new);
-        for (level, saved) in self.levels.iter_mut().chain([&mut self.top]).zip(&mut self.saved) {
+        let levels = &mut self.levels[..=self.depth];
+        self.saved.resize_with(levels.len().max(self.saved.len()), Vec::new);
+        for (level, saved) in levels.iter_mut().zip(&mut self.saved) {
             if !level.is_saved && level.key.1 != 0 {
                 saved.clear();
                 saved.extend_from_slice(&window[level.key.0..level.key.1]);
@@ -284,29 +273,60 @@ impl<'r, const CANONICAL: bool, O: Position> Structure<'r, CANONICAL, O> {
     }
 
     #[inline(always)]
-    fn block<B: Backend>(&mut self, backend: B, window: &[u8], at: usize, block: &Block) -> Result<(), Stop> {
+    fn top(&self) -> &Level {
+        &self.levels[self.depth]
+    }
+
+    #[inline(always)]
+    fn top_mut(&mut self) -> &mut Level {
+        &mut self.levels[self.depth]
+    }
+
+    /// Looks at one block. Canonical text has no spaces but those that pad the last block.
+    #[inline(always)]
+    fn block<B: Backend, const TIGHT: bool>(
+        &mut self,
+        backend: B,
+        window: &[u8],
+        at: usize,
+        ahead: &Ahead,
+    ) -> Result<u64, Stop> {
+        let block = ahead.first_chunk().expect("a block is shorter");
         let masks = backend.masks(block);
-        if CANONICAL && self.tail.is_some() {
-            return if masks.space == u64::MAX { Ok(()) } else { Err(Stop) };
-        }
-        let tokens = self.tokens(backend, window, at, &masks)?;
+        let spaces = if TIGHT { 0 } else { backend.spaces(block) };
+        let tokens = self.tokens(backend, window, at, &masks, spaces)?;
         if masks.non_ascii != 0 || self.utf8.is_incomplete() {
             self.non_ascii(backend, window, at, block)?;
         }
-        let (scalars, scalar_ends, mut error) = self.scalars(backend, block, &masks, &tokens);
+        let (scalars, scalar_ends, mut error) = self.scalars(backend, ahead, &masks, &tokens);
         error |= masks.control & tokens.in_string | masks.backslash & !tokens.in_string;
         let context = self.containers(window, at, &tokens)?;
-        error |= self.grammar(&tokens, &context, scalars, scalar_ends);
+        error |= self.grammar::<TIGHT>(&tokens, &context, scalars, scalar_ends);
         if error != 0 {
             return Err(Stop);
         }
         if self.form == Form::Jcs {
             self.numbers(window, at, scalars & (masks.digit | masks.minus))?;
         }
-        if CANONICAL && tokens.space != 0 {
-            self.end_document(at, tokens.space, context.root)?;
+        Ok(tokens.space)
+    }
+
+    /// Looks at the last bytes, padded with spaces so that whatever could go on ends.
+    #[inline(always)]
+    fn end<B: Backend>(&mut self, backend: B, window: &[u8], at: usize) -> Result<(), Stop> {
+        let rest = &window[at..];
+        let mut padded = [b' '; 64 * 3];
+        padded[..rest.len()].copy_from_slice(rest);
+        for start in [0, 64] {
+            if start <= rest.len() {
+                let ahead = padded[start..].first_chunk().expect("there is more padding than that");
+                let space = self.block::<B, false>(backend, window, at + start, ahead)?;
+                if CANONICAL && space != u64::MAX.unbounded_shl(remaining(rest.len(), start)) {
+                    return Err(Stop);
+                }
+            }
         }
-        Ok(())
+        self.finish()
     }
 
     /// Finds the strings, and so what is outside of them.
@@ -317,6 +337,7 @@ impl<'r, const CANONICAL: bool, O: Position> Structure<'r, CANONICAL, O> {
         window: &[u8],
         at: usize,
         masks: &Masks,
+        spaces: u64,
     ) -> Result<Tokens, Stop> {
         let mut quote = masks.quote;
         if masks.backslash | self.carry.escaped != 0 {
@@ -334,7 +355,7 @@ impl<'r, const CANONICAL: bool, O: Position> Structure<'r, CANONICAL, O> {
             brace: masks.brace,
             colon: masks.colon & outside,
             comma: masks.comma & outside,
-            space: masks.space & outside,
+            space: spaces & outside,
             open_quote: quote & in_string,
             close_quote: quote & !in_string,
             in_string,
@@ -428,60 +449,43 @@ impl<'r, const CANONICAL: bool, O: Position> Structure<'r, CANONICAL, O> {
     fn scalars<B: Backend>(
         &mut self,
         backend: B,
-        block: &Block,
+        ahead: &Ahead,
         masks: &Masks,
         tokens: &Tokens,
     ) -> (u64, u64, u64) {
         let carry = &mut self.carry;
-        let scalar =
-            tokens.outside & !(tokens.open | tokens.close | tokens.colon | tokens.comma | tokens.space);
+        let outside = tokens.outside;
+        let scalar = outside & !(tokens.open | tokens.close | tokens.colon | tokens.comma | tokens.space);
         let after_scalar = shift(scalar, &mut carry.scalar);
         let start = scalar & !after_scalar;
-        let digit = masks.digit & scalar;
-        let minus = masks.minus & scalar;
-        let point = masks.point & scalar;
-        let mut exponent = masks.exponent & scalar;
+        let (digit, minus, point) = (masks.digit & outside, masks.minus & outside, masks.point & outside);
 
-        let mut known = digit | minus & start;
-        let others = scalar & !(digit | minus | point | exponent | masks.plus);
-        let mut error = 0;
-        if others | carry.literals[0] | carry.literals[1] | carry.literals[2] != 0 {
-            let (letters, wrong) = literals(&backend.letters(block), start, &mut carry.literals);
-            error |= wrong;
-            known |= letters;
-            exponent &= !letters;
-        }
-
-        let int_start = start & digit | shift(start & minus, &mut carry.minus);
-        error |= shift(int_start & masks.zero, &mut carry.zero) & digit;
-        let int_end = run_end(int_start, digit, &mut carry.int);
-        let point = point & int_end;
-        let fraction_start = shift(point, &mut carry.point);
-        let fraction_end = run_end(fraction_start, digit, &mut carry.fraction);
-        known |= point;
-        let mut digits_start = int_start | fraction_start;
-        if exponent | carry.exponent | carry.sign | carry.power != 0 {
-            exponent &= int_end | fraction_end;
-            let after = shift(exponent, &mut carry.exponent);
-            let sign = after & scalar & (masks.minus | masks.plus);
-            let power_start = after & !sign | shift(sign, &mut carry.sign);
-            // Where the power ends matters to nobody; that its digits were started does.
-            run_end(power_start, digit, &mut carry.power);
-            known |= exponent | sign;
-            digits_start |= power_start;
-        }
+        // A digit follows each sign and is on both sides of each point.
         let after_digit = shift(digit, &mut carry.digit);
-        // Each start must be a digit, each run of digits must have a start, and every byte must be accounted for.
-        error |= digits_start & !digit | digit & !after_digit & !digits_start | scalar & !known;
+        let after_point = shift(point, &mut carry.point);
+        let mut error = (shift(minus, &mut carry.minus) | after_point) & !digit | point & !after_digit;
+        // A zero that begins a number is its whole integer part.
+        let first_minus = minus & start;
+        let first_digit = start | shift(first_minus, &mut carry.first_minus);
+        error |= shift(masks.zero & first_digit, &mut carry.zero) & digit;
+        // After the digits of a fraction there is no other point.
+        error |= run_end(after_point, digit, &mut carry.fraction) & point;
+
+        let others = scalar & !(digit | point | first_minus);
+        if others | carry.power | (carry.exponent | carry.sign | carry.letters) >> 63 != 0 {
+            let digits = Digits { scalar, start, digit, after_digit, point };
+            error |= carry.words_and_exponents(backend, ahead, others, &digits);
+        }
         (start, after_scalar & !scalar, error)
     }
 
     /// Follows brackets and compares keys.
     #[inline(always)]
     fn containers(&mut self, window: &[u8], at: usize, tokens: &Tokens) -> Result<Context, Stop> {
+        let mut is_object = self.top().is_object;
         let mut context = Context {
-            object: 0u64.wrapping_sub(u64::from(self.top.is_object)),
-            root: 0u64.wrapping_sub(u64::from(self.levels.is_empty())),
+            object: 0u64.wrapping_sub(u64::from(is_object)),
+            root: 0u64.wrapping_sub(u64::from(self.depth == 0)),
         };
         let marks = tokens.open | tokens.close | tokens.colon;
         let mut left = marks | self.watched_commas(tokens);
@@ -492,22 +496,22 @@ impl<'r, const CANONICAL: bool, O: Position> Structure<'r, CANONICAL, O> {
                 self.member(window, at, bit, tokens)?;
                 continue;
             }
-            let was_object = self.top.is_object;
-            if tokens.open >> bit & 1 != 0 {
-                if self.levels.is_empty() {
-                    context.root ^= above(bit);
-                }
-                self.open(window, at + bit as usize, tokens.brace >> bit & 1 != 0)?;
-            } else if tokens.close >> bit & 1 != 0 {
-                self.close(window, at + bit as usize, tokens.brace >> bit & 1 != 0)?;
-                if self.levels.is_empty() {
-                    context.root ^= above(bit);
-                }
-            } else {
+            if (tokens.open | tokens.close) >> bit & 1 == 0 {
                 self.element(window, at + bit as usize)?;
                 continue;
             }
-            if was_object != self.top.is_object {
+            let is_brace = tokens.brace >> bit & 1 != 0;
+            let was_root = self.depth == 0;
+            if tokens.open >> bit & 1 != 0 {
+                self.open(window, at + bit as usize, is_brace)?;
+            } else {
+                self.close(window, at + bit as usize, is_brace)?;
+            }
+            if was_root != (self.depth == 0) {
+                context.root ^= above(bit);
+            }
+            if is_object != self.top().is_object {
+                is_object = !is_object;
                 context.object ^= above(bit);
             }
             if !self.watch.is_idle() {
@@ -515,22 +519,29 @@ impl<'r, const CANONICAL: bool, O: Position> Structure<'r, CANONICAL, O> {
             }
         }
         self.last_open_quote = last_of(tokens.open_quote, at, self.last_open_quote);
-        self.last_close_quote = last_of(tokens.close_quote, at, self.last_close_quote);
+        if !CANONICAL {
+            self.last_close_quote = last_of(tokens.close_quote, at, self.last_close_quote);
+        }
         Ok(context)
     }
 
     #[inline(always)]
     fn watched_commas(&self, tokens: &Tokens) -> u64 {
-        if self.top.is_watched && !self.top.is_object { tokens.comma } else { 0 }
+        let top = self.top();
+        if top.is_watched && !top.is_object { tokens.comma } else { 0 }
     }
 
     #[inline(always)]
     fn open(&mut self, window: &[u8], at: usize, is_object: bool) -> Result<(), Stop> {
-        if self.levels.len() == self.max_depth {
+        if self.depth == self.max_depth {
             return Err(Stop);
         }
         let level = Level::new(is_object, at, if CANONICAL { 0 } else { self.index.len() });
-        self.levels.push(std::mem::replace(&mut self.top, level));
+        self.depth += 1;
+        match self.levels.get_mut(self.depth) {
+            Some(left_over) => *left_over = level,
+            None => self.levels.push(level),
+        }
         if !self.watch.is_idle() {
             self.open_watched(window, at, is_object)?;
         }
@@ -539,13 +550,14 @@ impl<'r, const CANONICAL: bool, O: Position> Structure<'r, CANONICAL, O> {
 
     #[inline(always)]
     fn close(&mut self, window: &[u8], at: usize, is_object: bool) -> Result<(), Stop> {
-        let Some(outer) = self.levels.pop() else { return Err(Stop) };
-        let inner = std::mem::replace(&mut self.top, outer);
-        if inner.is_object != is_object {
+        let depth = self.depth;
+        let inner = &self.levels[depth];
+        if depth == 0 || inner.is_object != is_object {
             return Err(Stop);
         }
+        self.depth -= 1;
         if inner.is_watched {
-            return self.close_watched(&inner, window, at);
+            return self.close_watched(depth, window, at);
         }
         if inner.is_dirty {
             let span = (inner.start, at);
@@ -566,23 +578,24 @@ impl<'r, const CANONICAL: bool, O: Position> Structure<'r, CANONICAL, O> {
         } else {
             last_of(tokens.close_quote & below(bit), at, self.last_close_quote)
         };
-        if !self.top.is_object {
+        let key = (open + 1, close);
+        if !self.top().is_object {
             return Err(Stop);
         }
-        let key = (open + 1, close);
         if !CANONICAL {
             self.index.push(open);
         }
-        if CANONICAL || !self.top.is_dirty {
+        if CANONICAL || !self.top().is_dirty {
             let prefix = self.prefix(window, key)?;
-            if prefix <= self.top.prefix || prefix == u64::MAX {
-                self.compare(window, key)?;
+            if prefix <= self.top().prefix || prefix == u64::MAX {
+                self.compare(window, key, prefix)?;
             }
-            self.top.prefix = prefix;
-            self.top.key = key;
-            self.top.is_saved = false;
+            let top = self.top_mut();
+            top.prefix = prefix;
+            top.key = key;
+            top.is_saved = false;
         }
-        if self.top.is_watched {
+        if self.top().is_watched {
             self.watched_member(window, key, at + bit as usize + 1)?;
         }
         Ok(())
@@ -607,28 +620,21 @@ impl<'r, const CANONICAL: bool, O: Position> Structure<'r, CANONICAL, O> {
 
     /// Compares a key with the one before when their first bytes do not say which is greater.
     #[inline(never)]
-    fn compare(&mut self, window: &[u8], key: (usize, usize)) -> Result<(), Stop> {
+    fn compare(&mut self, window: &[u8], key: (usize, usize), prefix: u64) -> Result<(), Stop> {
         let current = window.get(key.0..key.1).ok_or(Stop)?;
-        let Level { key: (start, end), is_saved, .. } = self.top;
+        let Level { key: (start, end), is_saved, prefix: prefix_before, .. } = *self.top();
         if end == 0 {
             return Ok(());
         }
-        let before =
-            if is_saved { &self.saved[self.levels.len()] } else { window.get(start..end).ok_or(Stop)? };
-        let has_escapes = |text: &[u8]| memchr::memchr(b'\\', text).is_some();
-        let is_plain = |text: &[u8]| match self.form {
-            Form::Lexical => !has_escapes(text),
-            Form::Jcs => text.is_ascii() && !has_escapes(text),
-        };
-        let order = if is_plain(before) && is_plain(current) {
-            before.cmp(current)
-        } else {
-            compare_decoded(before, current, self.form)
-        };
+        let before = if is_saved { &self.saved[self.depth] } else { window.get(start..end).ok_or(Stop)? };
+        let is_plain = prefix != u64::MAX
+            && prefix_before != u64::MAX
+            && (self.form == Form::Lexical || before.is_ascii() && current.is_ascii());
+        let order = if is_plain { before.cmp(current) } else { compare_decoded(before, current, self.form) };
         match order {
             Ordering::Less => Ok(()),
             Ordering::Greater if !CANONICAL => {
-                self.top.is_dirty = true;
+                self.top_mut().is_dirty = true;
                 Ok(())
             }
             _ => Err(Stop),
@@ -637,49 +643,35 @@ impl<'r, const CANONICAL: bool, O: Position> Structure<'r, CANONICAL, O> {
 
     /// Checks what may follow what; the bits that must not be there.
     #[inline(always)]
-    fn grammar(&mut self, tokens: &Tokens, context: &Context, scalars: u64, scalar_ends: u64) -> u64 {
+    fn grammar<const TIGHT: bool>(
+        &mut self,
+        tokens: &Tokens,
+        context: &Context,
+        scalars: u64,
+        scalar_ends: u64,
+    ) -> u64 {
         let Tokens { open, close, brace, colon, comma, space, open_quote, close_quote, in_string, .. } =
             *tokens;
-        let Carry { after_value, after_key, after_separator, after_array, after_object, key_string, .. } =
-            &mut self.carry;
+        let carry = &mut self.carry;
         let value = open_quote | open | scalars;
-        let comma_in_object = comma & context.object;
 
-        let first = after_array.after::<CANONICAL>(open & !brace, space) & !(value | close);
-        let key_place = after_object.after::<CANONICAL>(open & brace | comma_in_object, space);
-        let key = key_place & !(open_quote | close);
-        let separated = after_separator.after::<CANONICAL>(comma | colon, space) & !value;
+        let opened = carry.after_open.after::<TIGHT>(open, space) & !(value | close);
+        let separated = carry.after_separator.after::<TIGHT>(comma | colon, space) & !value;
+        let key_place = carry.key_place.after::<TIGHT>(open & brace | comma & context.object, space);
+        let no_key = key_place & value & !open_quote;
 
-        let key_end = run_end(key_place & open_quote, in_string, key_string);
-        let keys = after_key.after::<CANONICAL>(key_end, space) ^ colon;
+        let key_end = run_end(key_place & open_quote, in_string, &mut carry.key_string);
+        let no_colon = carry.after_key.after::<TIGHT>(key_end, space) ^ colon;
 
-        let value_end = close_quote & !key_end | close;
-        let seen = shift(value_end, &mut after_value.seen) | scalar_ends;
-        let ended = if CANONICAL {
-            seen & !(comma | close | space)
-        } else {
-            run_end(seen, space, &mut after_value.space) & !(comma | close)
-        };
-        first | key | separated | keys | ended | comma & context.root
-    }
-
-    /// Whitespace in canonical text: only after the document, up to the end.
-    #[cold]
-    fn end_document(&mut self, at: usize, space: u64, root: u64) -> Result<(), Stop> {
-        let first = space.trailing_zeros();
-        let is_tail = space == u64::MAX << first && root & space == space;
-        if !is_tail {
-            return Err(Stop);
-        }
-        self.tail = Some(at + first as usize);
-        Ok(())
+        let value_end = shift(close_quote & !key_end | close, &mut carry.after_value.seen) | scalar_ends;
+        let ended = if TIGHT { value_end } else { run_end(value_end, space, &mut carry.after_value.space) };
+        opened | separated | no_key | no_colon | ended & !(comma | close) | comma & context.root
     }
 
     fn finish(&mut self) -> Result<(), Stop> {
-        let Carry { in_string, after_separator, .. } = &self.carry;
-        let is_complete = *in_string == 0 && self.levels.is_empty() && !after_separator.is_open();
-        let is_as_expected = !self.watch.wants_array() && (!CANONICAL || self.tail.is_some());
-        if is_complete && is_as_expected { Ok(()) } else { Err(Stop) }
+        let is_complete =
+            self.carry.in_string == 0 && self.depth == 0 && !self.carry.after_separator.is_open();
+        if is_complete && !self.watch.wants_array() { Ok(()) } else { Err(Stop) }
     }
 
     /// Checks that numbers can be printed as doubles, and whether they are.
@@ -707,9 +699,10 @@ impl<const CANONICAL: bool, O: Position> Structure<'_, CANONICAL, O> {
         if is_object && self.watch.wants_array() {
             return Err(Stop);
         }
-        self.top.is_watched = self.watch.open();
+        let is_watched = self.watch.open();
+        self.top_mut().is_watched = is_watched;
         let is_empty = window.get(skip_space(window, at + 1)) == Some(&b']');
-        if self.top.is_watched && !is_object && !is_empty { self.begin_element(window, at) } else { Ok(()) }
+        if is_watched && !is_object && !is_empty { self.begin_element(window, at) } else { Ok(()) }
     }
 
     /// A comma in a watched array.
@@ -733,7 +726,7 @@ impl<const CANONICAL: bool, O: Position> Structure<'_, CANONICAL, O> {
     fn begin_element(&mut self, window: &[u8], at: usize) -> Result<(), Stop> {
         let start = skip_space(window, at + 1);
         let accepted = self.watch.element();
-        self.top.is_dirty |= accepted.is_excluded;
+        self.top_mut().is_dirty |= accepted.is_excluded;
         if let Some(watched) = self.watch.innermost()
             && !accepted.is_excluded
             && (!CANONICAL || watched.starts.is_empty())
@@ -749,7 +742,7 @@ impl<const CANONICAL: bool, O: Position> Structure<'_, CANONICAL, O> {
         let key_text: Cow<'_, str> = Text::new(text, text.contains('\\')).decode();
         let accepted = self.watch.member(&key_text);
         if accepted.is_excluded {
-            self.top.is_dirty = true;
+            self.top_mut().is_dirty = true;
             if let Some(watched) = self.watch.innermost() {
                 watched.starts.push(key.0 - 1);
             }
@@ -779,7 +772,8 @@ impl<const CANONICAL: bool, O: Position> Structure<'_, CANONICAL, O> {
     }
 
     #[cold]
-    fn close_watched(&mut self, level: &Level, window: &[u8], at: usize) -> Result<(), Stop> {
+    fn close_watched(&mut self, depth: usize, window: &[u8], at: usize) -> Result<(), Stop> {
+        let level = self.levels[depth].clone();
         if !level.is_object {
             self.end_element()?;
         }
@@ -842,23 +836,53 @@ fn skip_space(window: &[u8], at: usize) -> usize {
     at + rest.iter().take_while(|byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\r')).count()
 }
 
-/// The positions of `true`, `false` and `null`, and what is wrong in them.
-///
-/// The carry has, by first letter, the last three positions of the block before.
-#[inline(always)]
-fn literals(letters: &Letters, start: u64, carry: &mut [u64; 3]) -> (u64, u64) {
-    let Letters { a, e, f, l, n, r, s, t, u } = letters;
-    let firsts = [t & start, f & start, n & start];
-    let [(t1, t2, t3, _), (f1, f2, f3, f4), (n1, n2, n3, _)] = std::array::from_fn(|i| {
-        let next = |by: u32| firsts[i] << by | carry[i] >> (4 - by);
-        (next(1), next(2), next(3), next(4))
-    });
-    for (carry, first) in carry.iter_mut().zip(firsts) {
-        *carry = first >> 60;
+/// What [`Carry::words_and_exponents`] needs to know about the numbers of a block.
+struct Digits {
+    scalar: u64,
+    start: u64,
+    digit: u64,
+    after_digit: u64,
+    point: u64,
+}
+
+impl Carry {
+    /// Checks what of scalars is neither digit nor point nor a minus at the front; what is wrong.
+    #[inline(always)]
+    fn words_and_exponents<B: Backend>(
+        &mut self,
+        backend: B,
+        ahead: &Ahead,
+        others: u64,
+        digits: &Digits,
+    ) -> u64 {
+        let Digits { scalar, start, digit, after_digit, point } = digits;
+        let Words { of_four, of_five } = backend.words(ahead);
+        let (four, five) = (of_four & start, of_five & start);
+        let letters = four | five | (four | five) << 1 | (four | five) << 2 | (four | five) << 3 | five << 4;
+        let letters = letters | self.rest_of_word;
+        self.rest_of_word = (four | five) >> 61 | (four | five) >> 62 | (four | five) >> 63 | five >> 60;
+        // After a word there is something else.
+        let mut error = shift(letters, &mut self.letters) & scalar & !letters;
+
+        let mut unknown = others & !letters;
+        if unknown | self.power | (self.exponent | self.sign) >> 63 != 0 {
+            let Exponents { letter, sign } =
+                backend.exponents(ahead.first_chunk().expect("a block is shorter"));
+            let exponent = letter & unknown & after_digit;
+            let after_exponent = shift(exponent, &mut self.exponent);
+            let sign = sign & scalar & after_exponent;
+            let power_start = after_exponent & !sign | shift(sign, &mut self.sign);
+            error |= power_start & !digit;
+            error |= run_end(power_start, *digit, &mut self.power) & (point | exponent);
+            unknown &= !(exponent | sign);
+        }
+        error | unknown
     }
-    let wrong = t1 & !r | t2 & !u | (t3 | f4) & !e | f1 & !a | (f2 | n2 | n3) & !l | f3 & !s | n1 & !u;
-    let all = firsts[0] | firsts[1] | firsts[2] | t1 | t2 | t3 | f1 | f2 | f3 | f4 | n1 | n2 | n3;
-    (all, wrong)
+}
+
+/// How many bits before the padding there are in the block that begins at `start`.
+fn remaining(length: usize, start: usize) -> u32 {
+    u32::try_from(length - start).unwrap_or(u32::MAX)
 }
 
 /// The positions after a backslash that is not itself escaped.
