@@ -1,0 +1,36 @@
+//! Stand-ins and fixtures for the tests of this workspace.
+//!
+//! Everything here serves tests, so a surprise is a panic that says what was surprising.
+//!
+//! * [`reports`] and [`traces`]: small real reports and the trace they come from.
+//! * [`edit_pointer`] and its siblings change one place of a JSON text and leave every other byte alone.
+//! * [`StandIn`]: a program with the command line of a replay harness that crashes, hangs or writes nonsense on request.
+//! * [`TempRepository`]: a git repository that is gone when it goes out of scope.
+//! * [`cargo_build`]: builds a package and says where the artifact is.
+//! * [`Redactor`]: takes times, paths and host names out of a text before it is compared.
+//!
+//! ```
+//! use testkit::{edit_pointer, reports, value_at};
+//!
+//! let edited = edit_pointer(reports::VLLM_AGGREGATED, "/summary/completed_requests", "39");
+//! assert_eq!(value_at(&edited, "/summary/completed_requests"), Some("39"));
+//! assert_eq!(edited.len(), reports::VLLM_AGGREGATED.len());
+//! ```
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+#![expect(clippy::missing_panics_doc, reason = "a helper of tests panics at every surprise")]
+#![expect(clippy::disallowed_methods, reason = "this crate is one of those that may start processes")]
+
+mod cargo;
+mod edit;
+mod fixture;
+mod redact;
+mod repository;
+mod standin;
+
+pub use cargo::cargo_build;
+pub use edit::{edit_pointer, insert_member, remove_pointer, value_at};
+pub use fixture::{reports, traces};
+pub use redact::Redactor;
+pub use repository::TempRepository;
+pub use standin::{ROWS_TOML, StandIn};
