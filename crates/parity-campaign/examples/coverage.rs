@@ -27,7 +27,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
         definition.rows.iter().find(|other| other.name == *row).ok_or("no such row in the campaign file")?;
     let expectation = Expectation::new(row, totals(Path::new(window))?)
         .with_reviewed_exclusions(definition.reviewed_exclusions())
-        .with_replay(definition.replay.arrival_speedup_ratio, definition.trace.block_size);
+        .with_replay(definition.replay.arrival_speedup_ratio, u64::from(definition.trace.block_size.get()));
     let lines: Vec<Vec<u8>> = reports.iter().map(std::fs::read).collect::<Result<_, _>>()?;
     let mut all_qualify = true;
     for (name, line) in reports.iter().zip(&lines) {
