@@ -135,14 +135,15 @@ fn throughput(report: &mut Report, name: &str, path: &Path, rows: u64) {
         Sha256::of_file(path).expect("the trace can be read");
     };
     hash();
-    for (part, window) in [
-        ("first 5,000 rows", window(0, 5_000)),
-        ("last 5,000 rows", window(rows - 5_000, 5_000)),
-        ("all rows", window(0, rows)),
+    // A window as large as the trace has a digest as expensive as the trace's own: two passes of hashing.
+    for (part, window, passes) in [
+        ("first 5,000 rows", window(0, 5_000), 1),
+        ("last 5,000 rows", window(rows - 5_000, 5_000), 1),
+        ("all rows, both digests", window(0, rows), 2),
     ] {
         let (mut hashing, mut slicing) = (Vec::new(), Vec::new());
         for _ in 0..ROUNDS {
-            hashing.push(time(hash));
+            hashing.push(time(|| (0..passes).for_each(|_| hash())));
             slicing.push(time(|| cut(path, window)));
         }
         let (hashing, slicing) = (median(hashing), median(slicing));

@@ -149,6 +149,30 @@ pub enum RowErrorKind {
     TotalOverflow,
 }
 
+impl RowErrorKind {
+    /// A stable name for programs; the message is for people.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            RowErrorKind::Json { .. } => "json",
+            RowErrorKind::NotAnObject { .. } => "not-an-object",
+            RowErrorKind::Missing { .. } => "missing-field",
+            RowErrorKind::Value { .. } => "value",
+            RowErrorKind::TimestampWentBack { .. } => "timestamp-went-back",
+            RowErrorKind::HashCount { .. } => "hash-count",
+            RowErrorKind::MultiTurn { .. } => "multi-turn",
+            RowErrorKind::Alias { .. } => "alias",
+            RowErrorKind::UnknownField { .. } => "unknown-field",
+            RowErrorKind::TooManyFieldNames { .. } => "too-many-field-names",
+            RowErrorKind::EmptyLine => "empty-line",
+            RowErrorKind::LineTooLong { .. } => "line-too-long",
+            RowErrorKind::Compressed { .. } => "compressed",
+            RowErrorKind::ByteOrderMark => "byte-order-mark",
+            RowErrorKind::TotalOverflow => "total-overflow",
+        }
+    }
+}
+
 fn bound(at_least: bool) -> &'static str {
     if at_least { "at least " } else { "" }
 }

@@ -206,7 +206,7 @@ mod tests {
     }
 
     fn check(length: usize, step: usize) {
-        let bytes: Vec<u8> = (0..length).map(|index| (index % 251) as u8).collect();
+        let bytes: Vec<u8> = (0..=250).cycle().take(length).collect();
         let mut source = HashedSource::new(Dribble(&bytes));
         let mut out = Vec::new();
         let mut sink = HashedSink::new(&mut out);

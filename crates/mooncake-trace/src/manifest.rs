@@ -132,6 +132,7 @@ impl SliceManifest {
 
     /// The text of `OUT.manifest.json`.
     #[must_use]
+    #[expect(clippy::missing_panics_doc, reason = "it cannot happen, as the expectation says")]
     pub fn to_json(&self) -> String {
         let mut text = serde_json::to_string_pretty(self)
             .expect("a manifest is text and whole numbers, which JSON can always hold");

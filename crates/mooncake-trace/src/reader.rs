@@ -23,7 +23,7 @@ use crate::record::{HashIds, Refused, Row, Rules, Scratch, parse};
 ///
 /// let mut reader = TraceReader::new(&br#"{"timestamp": 0, "input_length": 5, "output_length":2748 610}"#[..]);
 /// let error = reader.next_row().unwrap_err();
-/// assert!(error.to_string().starts_with("line 1, column 59: /output_length: "), "{error}");
+/// assert!(error.to_string().starts_with("line 1, column 58: /output_length: "), "{error}");
 /// # Ok::<(), mooncake_trace::TraceError>(())
 /// ```
 #[derive(Debug)]

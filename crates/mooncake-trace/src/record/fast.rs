@@ -80,7 +80,6 @@ fn array<'a, const KEEP: bool>(text: &'a [u8], hash_ids: &mut HashIds) -> Option
             cursor.rest = cursor.rest.get(stride..)?;
         }
         // A long id, the last one, or one with more space around it.
-        cursor.skip_space();
         let id = cursor.number()?;
         if KEEP {
             if count == slots.len() {
@@ -89,8 +88,12 @@ fn array<'a, const KEEP: bool>(text: &'a [u8], hash_ids: &mut HashIds) -> Option
             slots[count] = id;
         }
         count += 1;
+        if let [b',', b' ', rest @ ..] = cursor.rest {
+            cursor.rest = rest;
+            continue;
+        }
         match cursor.token()? {
-            b',' => {}
+            b',' => cursor.skip_space(),
             b']' => break,
             _ => return None,
         }

@@ -76,7 +76,7 @@ impl<'a> Json<'a> {
 }
 
 fn broken(error: ReadError) -> Refused {
-    refuse(error.offset, &error.pointer.to_string(), RowErrorKind::Json { problem: error.kind })
+    refuse(error.offset, error.pointer.as_ref(), RowErrorKind::Json { problem: error.kind })
 }
 
 /// What is wrong right after a member is best shown at that member: in `"output_length":2748 610` it is the number that

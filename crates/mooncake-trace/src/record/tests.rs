@@ -208,6 +208,15 @@ fn the_hash_count_fits_the_prompt() {
 }
 
 #[test]
+fn ids_may_repeat() {
+    accept(
+        r#"{"timestamp":100,"input_length":1025,"output_length":1,"hash_ids":[7,7,7]}"#,
+        [100, 1025, 1],
+        &[7, 7, 7],
+    );
+}
+
+#[test]
 fn multi_turn_rows_are_refused_whatever_the_rules() {
     let keep = Rules { unknown_fields: UnknownFields::Keep, ..Rules::default() };
     for rules in [Rules::default(), keep] {

@@ -103,8 +103,7 @@ fn unknown_fields_are_counted_when_kept() {
     let trace =
         [with(0, r#""a": 1"#), with(1, r#""a": 1, "priority": [2]"#), row(2, 1), with(3, r#""c": 0"#)]
             .join("\n");
-    let mut rules = Rules::default();
-    rules.unknown_fields = UnknownFields::Keep;
+    let rules = Rules { unknown_fields: UnknownFields::Keep, ..Rules::default() };
     let slicer = Slicer::new(window(0, 3)).rules(rules.clone());
     let manifest = slicer.slice(trace.as_bytes(), io::sink()).unwrap();
     let counted: Vec<_> = manifest.slice.other_fields.into_iter().collect();
