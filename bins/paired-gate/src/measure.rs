@@ -1,0 +1,231 @@
+//! A run with its evidence: begun, gone on with, and judged again from what was kept.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::path::Path;
+
+use anyhow::Context as _;
+use command_line::{Exit, Interrupt, MessageFormat, Output};
+use cpu_placement::{CancelToken, HostRecord, NodeLock, check_alike};
+use evidence::{Bundle, read_journal};
+use paired_run::{
+    BoxError, Event, JournalRecorder, PairedRun, Processes, Recorder, RunError, RunOutcome, events_of,
+};
+use paired_stats::{Arm, Judgement, PairedSample};
+use serde_json::json;
+
+use crate::cli::{Classified, LockArgs, RunArgs, exit_for};
+use crate::definition::{Definition, read_gate};
+use crate::print;
+use crate::program::Program;
+
+/// The kind of the journal's records that hold the events of the run.
+const EVENTS: &str = "paired-run";
+const DEFINITION_FILE: &str = "campaign.toml";
+const REPORT_FILE: &str = "report.json";
+const PAIRS_FILE: &str = "samples/pairs.csv";
+
+pub(crate) fn run(args: &RunArgs, format: MessageFormat) -> anyhow::Result<Exit> {
+    let definition = match &args.definition {
+        Some(path) => read_definition(path)?,
+        None => Definition::from_args(args).map_err(|error| Classified::error(Exit::Usage, error))?,
+    };
+    let creating = || format!("create {}", args.out.display());
+    let bundle = Bundle::create(&args.out).with_context(creating).map_err(usage)?;
+    let written = bundle.write_file(DEFINITION_FILE, definition.to_toml()?.as_bytes())?;
+    bundle.append("paired-gate.host", &HostRecord::read())?;
+    bundle.append("paired-gate.definition", &json!({ "sha256": written.sha256.to_string() }))?;
+    measure(bundle, &definition, PairedRun::new(definition.run.clone()), &args.lock, format)
+}
+
+pub(crate) fn resume(directory: &Path, lock: &LockArgs, format: MessageFormat) -> anyhow::Result<Exit> {
+    let opening = || format!("go on with {}", directory.display());
+    let definition = read_definition(&directory.join(DEFINITION_FILE))?;
+    let events = read_events(directory).with_context(opening).map_err(bad_input)?;
+    let bundle = Bundle::open(directory).with_context(opening).map_err(bad_input)?;
+    let run = PairedRun::resume(definition.run.clone(), &events).with_context(opening).map_err(bad_input)?;
+    measure(bundle, &definition, run, lock, format)
+}
+
+/// The verdict again, from the directory alone. Another definition gives what that definition would have said.
+pub(crate) fn judge_again(
+    directory: &Path,
+    definition: Option<&Path>,
+    format: MessageFormat,
+) -> anyhow::Result<Exit> {
+    let reading = || format!("read the run in {}", directory.display());
+    let verification = evidence::verify(directory).with_context(reading).map_err(bad_input)?;
+    if !verification.is_consistent() {
+        let error = anyhow::anyhow!("trust {}: its evidence was altered", directory.display());
+        return Err(bad_input(error));
+    }
+    let own = read_definition(&directory.join(DEFINITION_FILE))?;
+    let gate = definition.map_or_else(|| Ok(own.gate.clone()), read_gate)?;
+    let events = read_events(directory).with_context(reading).map_err(bad_input)?;
+    let run = PairedRun::resume(own.run.clone(), &events).with_context(reading).map_err(bad_input)?;
+    let judgement = gate.judge(&run.sample(own.metric.name())?).map_err(bad_input)?;
+    print::judgement(&judgement, format)?;
+    Ok(exit_for(&judgement.verdict))
+}
+
+fn read_definition(path: &Path) -> anyhow::Result<Definition> {
+    let read = || Definition::from_toml(&std::fs::read_to_string(path)?);
+    read().with_context(|| format!("use the definition {}", path.display())).map_err(bad_input)
+}
+
+fn read_events(directory: &Path) -> anyhow::Result<Vec<Event>> {
+    Ok(events_of(&read_journal(directory)?.records, EVENTS)?)
+}
+
+fn bad_input(error: impl Into<anyhow::Error>) -> anyhow::Error {
+    Classified::error(Exit::BadInput, error)
+}
+
+fn usage(error: impl Into<anyhow::Error>) -> anyhow::Error {
+    Classified::error(Exit::Usage, error)
+}
+
+fn measure(
+    bundle: Bundle,
+    definition: &Definition,
+    mut run: PairedRun,
+    lock: &LockArgs,
+    format: MessageFormat,
+) -> anyhow::Result<Exit> {
+    let interrupt = Interrupt::install().context("take over signals")?;
+    let cancel = CancelToken::from_flag(interrupt.flag());
+    let _lock = NodeLock::exclusive(&lock.directory(), "paired-gate", &cancel)
+        .context("keep builds and other measurements of this node apart")?;
+    let scratch = bundle.scratch()?;
+    warn_if_unlike(&bundle, definition, &scratch)?;
+    let program = |arm| Program::new(definition, arm, &scratch);
+    let mut processes = Processes::new(program(Arm::Baseline), program(Arm::Candidate));
+    let mut recorder = Told {
+        journal: JournalRecorder::new(&bundle, EVENTS),
+        out: Output::stdout(),
+        format,
+        pairs: definition.run.pairs,
+    };
+    let outcome = run.run(&mut processes, &mut recorder, &cancel);
+    drop(recorder);
+    match outcome {
+        Ok(RunOutcome::Cancelled) => {
+            eprintln!("paired-gate: stopped; `paired-gate resume` goes on with {}", bundle.dir().display());
+            Ok(interrupt.exit().unwrap_or(Exit::HostUnfit))
+        }
+        Ok(RunOutcome::Complete) => {
+            let sample = run.sample(definition.metric.name()).map_err(bad_input)?;
+            judge(bundle, definition, &sample, format)
+        }
+        Ok(other) => stopped(bundle, &other, &scratch),
+        Err(error @ RunError::Execute { .. }) => Err(Classified::error(Exit::HostUnfit, error)),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Arms whose arguments differ in length start at different stack addresses, which alone can change times.
+fn warn_if_unlike(bundle: &Bundle, definition: &Definition, scratch: &Path) -> anyhow::Result<()> {
+    let run = |arm| Program::new(definition, arm, scratch).run(0);
+    if let Err(unlike) = check_alike(&run(Arm::Baseline), &run(Arm::Candidate)) {
+        eprintln!("paired-gate: warning: failed to {unlike}");
+        bundle.append("paired-gate.unlike", &json!({ "warning": unlike.to_string() }))?;
+    }
+    Ok(())
+}
+
+fn judge(
+    bundle: Bundle,
+    definition: &Definition,
+    sample: &PairedSample,
+    format: MessageFormat,
+) -> anyhow::Result<Exit> {
+    let judgement = definition.gate.judge(sample).map_err(bad_input)?;
+    write_results(&bundle, sample, &judgement)?;
+    seal(bundle)?;
+    print::judgement(&judgement, format)?;
+    Ok(exit_for(&judgement.verdict))
+}
+
+/// The digest of the manifest stands for everything in the directory; kept elsewhere, it shows a rewrite.
+fn seal(bundle: Bundle) -> anyhow::Result<()> {
+    let manifest = bundle.seal()?;
+    eprintln!("paired-gate: evidence sealed, manifest {}", manifest.sha256);
+    Ok(())
+}
+
+/// A run that was stopped while it wrote its results has some of them already.
+fn write_results(bundle: &Bundle, sample: &PairedSample, judgement: &Judgement) -> anyhow::Result<()> {
+    let mut report = serde_json::to_vec_pretty(judgement)?;
+    report.push(b'\n');
+    for (path, bytes) in [(PAIRS_FILE, print::csv(sample)?.into_bytes()), (REPORT_FILE, report)] {
+        if bundle.file(path).is_none() {
+            bundle.write_file(path, &bytes)?;
+        }
+    }
+    Ok(())
+}
+
+/// The program failed, or the machine did not keep still: both are results, with evidence and without a verdict.
+fn stopped(bundle: Bundle, outcome: &RunOutcome, scratch: &Path) -> anyhow::Result<Exit> {
+    let (exit, message) = match outcome {
+        RunOutcome::Failed { attempt, failure } => {
+            (Exit::TargetFailed, format!("{attempt} failed: {failure}"))
+        }
+        RunOutcome::Blocked { pair, reasons } => {
+            let reasons = serde_json::to_string(reasons)?;
+            (
+                Exit::HostUnfit,
+                format!("pair {pair} was invalid more often than the definition allows: {reasons}"),
+            )
+        }
+        other => (Exit::Bug, format!("the run ended in an unknown way: {other:?}")),
+    };
+    for (name, path) in [("stdout", "logs/last-stdout.txt"), ("stderr", "logs/last-stderr.txt")] {
+        let source = scratch.join(name);
+        if source.is_file() && bundle.file(path).is_none() {
+            bundle.adopt_file(path, &source)?;
+        }
+    }
+    bundle.append("paired-gate.stopped", &json!({ "message": message, "exit": exit.code() }))?;
+    seal(bundle)?;
+    eprintln!("paired-gate: {message}");
+    Ok(exit)
+}
+
+/// Keeps events and tells of them: as JSON lines on standard output, or as a counter on a terminal.
+struct Told<'a> {
+    journal: JournalRecorder<'a>,
+    out: Output,
+    format: MessageFormat,
+    pairs: u32,
+}
+
+impl Recorder for Told<'_> {
+    fn record(&mut self, event: &Event) -> Result<(), BoxError> {
+        self.journal.record(event)?;
+        match self.format {
+            MessageFormat::Json => {
+                writeln!(self.out, "{}", serde_json::to_string(event)?)?;
+                self.out.flush()?;
+            }
+            MessageFormat::Human => self.count(event),
+        }
+        Ok(())
+    }
+}
+
+impl Told<'_> {
+    fn count(&self, event: &Event) {
+        let Event::AttemptStarted { attempt } = event else { return };
+        if std::io::stderr().is_terminal() {
+            eprint!("\r\x1b[K{attempt} of {} pairs", self.pairs);
+        }
+    }
+}
+
+impl Drop for Told<'_> {
+    fn drop(&mut self) {
+        if self.format == MessageFormat::Human && std::io::stderr().is_terminal() {
+            eprint!("\r\x1b[K");
+        }
+    }
+}
