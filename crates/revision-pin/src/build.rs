@@ -339,6 +339,10 @@ struct Build<'a> {
     toolchain: Toolchain,
 }
 
+/// Name of the file, in the folder of a build, that holds what cargo said, with names in place of host paths. It is
+/// there once cargo was started, whether the build went well or not.
+pub const BUILD_LOG: &str = "build.log";
+
 const UNITS: &str = "units.json";
 const TARGET: &str = "target";
 const WRAPPER: &str = "rustc-wrapper";
@@ -524,10 +528,19 @@ impl<'a> Build<'a> {
             source => BuildError::NodeLock { commit, source: Box::new(source) },
         })?;
         let arguments = self.arguments().into_iter().map(OsString::from).collect();
-        let ran = self.run("cargo-build", &self.builder.cargo, arguments, self.builder.time_limit)?;
+        let ran = self.run("cargo-build", &self.builder.cargo, arguments, self.builder.time_limit);
+        self.write_log().map_err(self.io("write the log of the build"))?;
+        let ran = ran?;
         let messages =
             messages::read(&ran.stdout).map_err(|(line, error)| self.output("cargo-build", line, error))?;
         Ok((ran.finished, messages))
+    }
+
+    fn write_log(&self) -> io::Result<()> {
+        let stderr = self.folder.join("cargo-build.stderr");
+        // A cargo that could not be started has said nothing.
+        let said = if stderr.is_file() { fs::read(stderr)? } else { Vec::new() };
+        fs::write(self.folder.join(BUILD_LOG), self.paths.hide(&String::from_utf8_lossy(&said)))
     }
 
     /// The executable of the recipe's target, and the features it was built with.

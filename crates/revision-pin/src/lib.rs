@@ -48,7 +48,7 @@ mod seed;
 mod wrapper;
 
 pub use artifact::{Artifact, ArtifactError};
-pub use build::{BuildError, Builder, Built};
+pub use build::{BUILD_LOG, BuildError, Builder, Built};
 pub use canonical_json::Sha256;
 pub use checkout::{Checkout, CheckoutError, CheckoutOptions, Submodule};
 pub use config_files::ConfigFile;

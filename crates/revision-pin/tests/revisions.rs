@@ -390,6 +390,20 @@ fn a_patch_that_does_not_apply_names_file_and_hunk() {
 }
 
 #[test]
+fn a_diff_without_the_head_of_git_is_applied() {
+    let fixture = Fixture::new();
+    let id = fixture.commit(&[("src/a", &lines(&[])), ("gone", "x\n")]);
+    let mut checkout = fixture.checkout(id, "checkout");
+    let text = TWO_HUNKS.split_once('\n').unwrap().1.to_owned()
+        + "--- a/gone\n+++ /dev/null\n@@ -1 +0,0 @@\n-x\n--- /dev/null\n+++ b/new\n@@ -0,0 +1 @@\n+fresh\n";
+    let applied = checkout.apply(&Patch::new("plain.diff", text.into())).unwrap();
+    let changes: Vec<_> = applied.files.iter().map(|file| file.change).collect();
+    assert_eq!(changes, [Change::Modified, Change::Deleted, Change::Added]);
+    assert!(fs::read_to_string(checkout.root().join("src/a")).unwrap().contains("LINE 3\n"));
+    assert!(checkout.root().join("new").exists() && !checkout.root().join("gone").exists());
+}
+
+#[test]
 fn a_file_is_deleted_only_if_it_is_the_one_that_was_meant() {
     let patch =
         "diff --git a/gone b/gone\ndeleted file mode 100644\n--- a/gone\n+++ /dev/null\n@@ -1 +0,0 @@\n-x\n";

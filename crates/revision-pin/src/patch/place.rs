@@ -26,7 +26,7 @@ impl Placed {
             let taken = match Hunk::parse(&lines[at..]) {
                 Some(hunk) => placed.hunk(&mut file, &hunk, &lines[at..]),
                 None => {
-                    file.header(root, lines[at], &mut placed);
+                    placed.bytes.extend(file.header(root, &lines[at..], &mut placed.files));
                     placed.bytes.extend(lines[at]);
                     1
                 }
@@ -70,20 +70,29 @@ struct OldFile {
     /// How many lines the hunks before have added.
     shift: i64,
     deleted: bool,
+    has_git_head: bool,
 }
 
 impl OldFile {
-    /// Looks at a line between hunks; `---` names the old file and `+++` the new one.
-    fn header(&mut self, root: &Path, line: &[u8], placed: &mut Placed) {
-        if let Some(name) = line.strip_prefix(b"--- ") {
+    /// Looks at a line between hunks; `---` names the old file and `+++` the new one. Returns what libgit2 needs before
+    /// the line: the head that git writes and `diff -u` does not.
+    fn header(&mut self, root: &Path, lines: &[&[u8]], files: &mut Vec<(String, Vec<i64>)>) -> Vec<u8> {
+        let line = lines[0];
+        if line.starts_with(b"diff --git ") {
+            *self = OldFile { has_git_head: true, ..OldFile::default() };
+        } else if let Some(name) = line.strip_prefix(b"--- ") {
+            let new = lines.get(1).and_then(|line| line.strip_prefix(b"+++ "));
+            let head = new.filter(|_| !self.has_git_head).map(|new| git_head(name, new));
             let path = path_of(name);
             let content = path.as_ref().and_then(|path| fs::read(root.join(path)).ok()).unwrap_or_default();
             *self = OldFile { path: path.unwrap_or_default(), lines: split(&content), ..OldFile::default() };
+            return head.unwrap_or_default();
         } else if let Some(name) = line.strip_prefix(b"+++ ") {
             let path = path_of(name);
             self.deleted = path.is_none() && name.starts_with(b"/dev/null");
-            placed.files.push((path.unwrap_or_else(|| self.path.clone()), Vec::new()));
+            files.push((path.unwrap_or_else(|| self.path.clone()), Vec::new()));
         }
+        Vec::new()
     }
 
     /// The line, from 1, at which a hunk fits; where it says, if there is no better place.
@@ -191,6 +200,18 @@ fn range(text: &str) -> Option<(usize, usize)> {
     }
 }
 
+/// The lines that git writes before `---` and `+++`; nothing where a name is not plain, which libgit2 then refuses.
+fn git_head(old: &[u8], new: &[u8]) -> Vec<u8> {
+    let is_nothing = |name: &[u8]| name.starts_with(b"/dev/null");
+    let Some(path) = path_of(new).or_else(|| path_of(old)) else { return Vec::new() };
+    let mode = match (is_nothing(old), is_nothing(new)) {
+        (true, _) => "new file mode 100644\n",
+        (_, true) => "deleted file mode 100644\n",
+        _ => "",
+    };
+    format!("diff --git a/{path} b/{path}\n{mode}").into_bytes()
+}
+
 fn split(content: &[u8]) -> Vec<Vec<u8>> {
     content.split_inclusive(|&byte| byte == b'\n').map(<[u8]>::to_vec).collect()
 }
@@ -213,7 +234,7 @@ mod tests {
     fn check(file: &str, hunk: &str, header: &str, offset: i64) {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("f"), file).unwrap();
-        let patch = format!("--- a/f\n+++ b/f\n{hunk}");
+        let patch = format!("diff --git a/f b/f\n--- a/f\n+++ b/f\n{hunk}");
         let placed = Placed::on(dir.path(), patch.as_bytes());
         let text = String::from_utf8(placed.bytes).unwrap();
         let found = text.lines().filter(|line| line.starts_with("@@")).collect::<Vec<_>>().join(" | ");
@@ -263,11 +284,24 @@ mod tests {
     }
 
     #[test]
+    fn a_plain_diff_gets_the_head_that_git_writes() {
+        let head = |patch: &str| {
+            let placed = Placed::on(Path::new("/none"), patch.as_bytes());
+            String::from_utf8(placed.bytes).unwrap().split("--- ").next().unwrap().to_owned()
+        };
+        assert_eq!(head("--- a/f\t2024\n+++ b/f\n@@ -1 +1 @@\n-a\n+b\n"), "diff --git a/f b/f\n");
+        let new = "diff --git a/f b/f\nnew file mode 100644\n";
+        assert_eq!(head("--- /dev/null\n+++ b/f\n@@ -0,0 +1 @@\n+b\n"), new);
+        let deleted = "diff --git a/f b/f\ndeleted file mode 100644\n";
+        assert_eq!(head("--- a/f\n+++ /dev/null\n@@ -1 +0,0 @@\n-b\n"), deleted);
+        let own = "diff --git a/f b/f\nindex 0..1\n";
+        assert_eq!(head(&format!("{own}--- a/f\n+++ b/f\n@@ -1 +1 @@\n-a\n+b\n")), own);
+    }
+
+    #[test]
     fn what_is_no_hunk_is_copied() {
         let dir = tempfile::tempdir().unwrap();
-        for text in
-            ["", "text\n", "@@ nonsense @@\n", "--- a/f\n+++ b/f\n@@ -1,9 +1 @@\n-cut", "@@ -x +y @@\n"]
-        {
+        for text in ["", "text\n", "@@ nonsense @@\n", "--- a/f\n@@ -1,9 +1 @@\n-cut", "@@ -x +y @@\n"] {
             assert_eq!(Placed::on(dir.path(), text.as_bytes()).bytes, text.as_bytes());
         }
     }
