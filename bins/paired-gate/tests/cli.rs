@@ -49,7 +49,7 @@ fn csv(pairs: u32, ratio: f64) -> String {
 /// A shell script that writes `value` as its metric, a little changed by the number in its file's name.
 fn script(value: u32) -> String {
     format!(
-        "sh -c 'n=$(echo $0 | tr -dc 0-9); echo \"{{\\\"t_ms\\\": {value}.$(( (n * 7919) % 97 ))}}\" > $0' {{out}}"
+        "sh -c 'n=1$(basename $0 | tr -dc 0-9); echo \"{{\\\"t_ms\\\": {value}.$(( (n * 7919) % 97 ))}}\" > $0' {{out}}"
     )
 }
 
