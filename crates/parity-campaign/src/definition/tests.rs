@@ -105,3 +105,24 @@ fn row_names_are_unique() {
     let error = parse(&twice).expect_err("twice").to_string();
     assert!(error.contains("row[1].name") && error.contains("used twice"), "{error}");
 }
+
+#[test]
+fn campaign_files_in_the_tree_parse() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/campaigns");
+    let entries = std::fs::read_dir(&folder).expect("campaigns").map(|entry| entry.expect("an entry").path());
+    let files: Vec<PathBuf> = entries.filter(|path| path.extension().is_some_and(|kind| kind == "toml")).collect();
+    assert!(files.len() >= 4, "{files:?}");
+    for path in files {
+        let file = CampaignFile::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let definition = file.definition;
+        let matrix: BTreeSet<String> =
+            definition.rows.iter().map(|row| format!("{:?} {:?}", row.engine, row.topology)).collect();
+        assert_eq!(matrix.len(), 4, "the authoritative matrix (B1) in {}", path.display());
+        assert_eq!(path.file_stem(), Some(definition.name.as_ref()));
+        assert_eq!(definition.preflight, definition.name.ends_with("-preflight"));
+        for patch in &definition.patches {
+            let (sha256, _) = Sha256::of_file(&folder.join(&patch.file)).expect("a patch");
+            assert_eq!(sha256, patch.sha256, "{} in {}", patch.file.display(), path.display());
+        }
+    }
+}

@@ -305,3 +305,61 @@ pub(crate) fn not_measured(definition: &Definition, row: &Row, reason: String) -
         wall_ms: 0,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use paired_run::Purpose;
+
+    use super::*;
+    use crate::definition::tests::good;
+
+    fn prepared(side: Side, number: u32) -> Run {
+        let folder = tempfile::Builder::new().prefix("kvrp-test-").tempdir().expect("a folder");
+        fs::create_dir(folder.path().join(side.letter())).expect("a folder");
+        let definition = good();
+        let mut arm = Arm {
+            side,
+            program: &folder.path().join(side.letter()).join("harness"),
+            trace: &folder.path().join("trace.jsonl"),
+            staging: folder.path(),
+            definition: &definition,
+            row: &definition.rows[0],
+            cpus: &CpuSet::new(),
+        };
+        let arm_of = match side {
+            Side::Baseline => paired_stats::Arm::Baseline,
+            Side::Candidate => paired_stats::Arm::Candidate,
+        };
+        let attempt = Attempt { number, arm: arm_of, purpose: Purpose::WarmUp { warmup: 0 } };
+        arm.prepare(&attempt).expect("a run")
+    }
+
+    #[test]
+    fn both_arms_get_arguments_and_paths_of_one_length() {
+        let lengths = |run: &Run| {
+            let args: Vec<usize> = run.args.iter().map(|arg| arg.len()).collect();
+            let env: Vec<usize> = run.env.iter().map(|(name, value)| name.len() + value.len()).collect();
+            (run.program.as_os_str().len(), args, env, run.cwd.as_ref().map(|cwd| cwd.as_os_str().len()))
+        };
+        assert_eq!(lengths(&prepared(Side::Baseline, 1)), lengths(&prepared(Side::Candidate, 12_345_678)));
+    }
+
+    #[test]
+    fn a_staged_copy_that_differs_is_refused() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (from, to) = (folder.path().join("harness"), folder.path().join("copy"));
+        fs::write(&from, "recorded").expect("a file");
+        let recorded = Sha256::of(b"recorded");
+        assert!(stage(&from, &to, recorded).is_ok());
+        fs::write(&from, "rebuilt").expect("a file");
+        let error = stage(&from, &to, recorded).expect_err("another artifact");
+        assert!(with_causes(&error).contains("changed after it was recorded"), "{error}");
+    }
+
+    #[test]
+    fn medians_are_those_of_the_textbook() {
+        for (values, expected) in [(vec![3.0], 3.0), (vec![4.0, 1.0, 2.0], 2.0), (vec![4.0, 1.0, 2.0, 9.0], 3.0)] {
+            assert!((median(values.clone()) - expected).abs() < 1e-12, "{values:?}");
+        }
+    }
+}

@@ -1,0 +1,418 @@
+//! The real command on stand-in harnesses: every way a campaign can end, one table. A stand-in does what a real harness
+//! cannot be made to do; everything around it (git, cargo, processes, evidence) is real.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use assert_cmd::Command;
+use evidence::read_journal;
+use tempfile::TempDir;
+use testkit::{ROWS_TOML, StandIn, TempRepository, edit_pointer, reports, traces};
+
+/// A campaign to be run: two harnesses, and a definition that may be edited.
+struct Scene {
+    baseline: StandIn,
+    candidate: StandIn,
+    edits: Vec<(&'static str, String)>,
+    args: Vec<&'static str>,
+}
+
+/// A candidate that is another program and behaves the same.
+const HARMLESS: &str = "always stderr 1";
+
+impl Scene {
+    /// An honest baseline against a candidate that follows `script`.
+    fn candidate(script: &str) -> Self {
+        Scene {
+            baseline: StandIn::new(""),
+            candidate: StandIn::new(script),
+            edits: Vec::new(),
+            args: Vec::new(),
+        }
+    }
+
+    fn honest() -> Self {
+        Self::candidate(HARMLESS)
+    }
+
+    /// One replacement in the campaign file; what is replaced must be there.
+    fn edit(mut self, from: &'static str, to: impl Into<String>) -> Self {
+        self.edits.push((from, to.into()));
+        self
+    }
+
+    fn set_up(&self) -> Stage {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut repository = TempRepository::new();
+        let baseline = self.baseline.commit(&mut repository, "baseline");
+        let candidate = self.candidate.commit(&mut repository, "candidate");
+        fs::write(folder.path().join("trace.jsonl"), traces::FORTY_REQUESTS).expect("a trace");
+        fs::create_dir(folder.path().join("staging")).expect("a folder");
+        let mut text = definition(repository.path(), &baseline, &candidate);
+        for (from, to) in &self.edits {
+            assert!(text.contains(from), "{from:?} is not in\n{text}");
+            text = text.replacen(from, to, 1);
+        }
+        fs::write(folder.path().join("campaign.toml"), text).expect("a campaign file");
+        let state = repository.state();
+        Stage { folder, repository, state }
+    }
+}
+
+/// What a scene is played on.
+struct Stage {
+    folder: TempDir,
+    repository: TempRepository,
+    state: String,
+}
+
+impl Stage {
+    fn out(&self) -> PathBuf {
+        self.folder.path().join("evidence")
+    }
+
+    fn arguments(&self) -> Vec<String> {
+        let path = |name: &str| self.folder.path().join(name).display().to_string();
+        let words = ["run", "--campaign", &path("campaign.toml"), "--out", &path("evidence"), "--staging", &path("staging")];
+        words.map(str::to_owned).to_vec()
+    }
+
+    /// What must hold however a campaign ended: nothing runs, nothing temporary is left, the user's repository is as it
+    /// was, and what was recorded can be read.
+    fn check_clean(&self) {
+        assert_eq!(self.repository.state(), self.state, "the user's repository was touched");
+        let staged: Vec<_> = fs::read_dir(self.folder.path().join("staging")).expect("staging").collect();
+        assert!(staged.is_empty(), "staging holds {staged:?}");
+        assert!(!self.out().join("work").exists(), "scratch is still there");
+        let left = processes_naming(self.folder.path());
+        assert!(left.is_empty(), "still running: {left:?}");
+        if self.out().join("journal.jsonl").exists() {
+            let journal = read_journal(&self.out()).expect("a journal");
+            assert!(journal.problems.is_empty() && journal.torn.is_none(), "{:?}", journal.problems);
+        }
+    }
+}
+
+fn definition(repository: &Path, baseline: &str, candidate: &str) -> String {
+    let trace = canonical_json::Sha256::of(traces::FORTY_REQUESTS.as_bytes());
+    format!(
+        r#"schema = "kvrp.campaign.v1"
+name = "stand-in"
+[repository]
+path = "{}"
+[baseline]
+commit = "{baseline}"
+[candidate]
+commit = "{candidate}"
+[build]
+package = "standin-harness"
+[trace]
+sha256 = "{trace}"
+file = "trace.jsonl"
+count = 40
+[replay]
+time_limit_s = 20
+{ROWS_TOML}
+[[review]]
+kind = "exclusion"
+subject = "/planner/html_report_path"
+reason = "stated by the real reports that the stand-in repeats"
+reviewer = "tests"
+date = "2026-01-01"
+[host]
+free_disk_bytes = 1
+[measure.run]
+seed = 7
+pairs = 6
+warmups_per_arm = 1
+[measure.gate]
+pairs = 6
+"#,
+        repository.display()
+    )
+}
+
+/// Command lines of processes that name this folder, ours aside.
+fn processes_naming(folder: &Path) -> Vec<String> {
+    let name = folder.to_str().expect("a plain path").as_bytes();
+    let entries = fs::read_dir("/proc").expect("/proc").filter_map(Result::ok);
+    let lines = entries.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
+    let ours = lines.filter(|line| line.windows(name.len()).any(|window| window == name));
+    ours.map(|line| String::from_utf8_lossy(&line).replace('\0', " ")).collect()
+}
+
+fn parity() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_parity"))
+}
+
+/// Plays a scene and checks its exit code, and that stdout and stderr say what is expected.
+fn check(scene: &Scene, codes: &[i32], says: &[&str]) {
+    let stage = scene.set_up();
+    let output = parity().args(stage.arguments()).args(&scene.args).output().expect("the command runs");
+    let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let code = output.status.code().expect("no signal");
+    assert!(codes.contains(&code), "exit code {code}, expected {codes:?}\n{text}");
+    for expected in says {
+        assert!(text.contains(expected), "{expected:?} is not in\n{text}");
+    }
+    assert!(!String::from_utf8_lossy(&output.stdout).contains(stage.folder.path().to_str().unwrap()), "a host path\n{text}");
+    stage.check_clean();
+}
+
+#[test]
+fn an_honest_candidate_passes() {
+    check(&Scene::honest(), &[0, 3], &["semantic: **PASS**", "| vllm-aggregated | match |"]);
+}
+
+#[test]
+fn a_harness_that_fails_is_a_failed_target() {
+    for (script, says) in [
+        ("on-report exit 101", "exited with status 101"),
+        ("on-report signal SEGV", "ended by signal 11"),
+        ("on-report malformed-report", "the report is malformed"),
+        ("on-report two-reports", "the report is malformed"),
+        ("on-report no-report", "the report is malformed"),
+        ("on-report missing-report", "the harness wrote no report"),
+        ("on-report malformed-timing", "malformed JSON in the timing record"),
+        ("on-report two-timings", "timing file has 2 records"),
+        ("on-report missing-timing", "is empty where one record was expected"),
+        ("always metric -1", "where a finite number above 0 was expected"),
+        ("always not-replay-bench", "replay_bench is false"),
+    ] {
+        check(&Scene::candidate(script), &[6], &["candidate repetition", says, "**TARGET FAILED**", "semantic: **FAIL**"]);
+    }
+}
+
+#[test]
+fn a_harness_that_hangs_meets_its_time_limit() {
+    let scene = Scene::candidate("on-report hang").edit("time_limit_s = 20", "time_limit_s = 1");
+    check(&scene, &[6], &["ran longer than the limit of 1 s"]);
+}
+
+#[test]
+fn a_failure_while_measuring_blocks_the_row() {
+    for (script, says) in [
+        ("on-timing exit 3", "it exited with status 3"),
+        ("on-timing two-timings", "timing file has 2 records"),
+        ("on-timing missing-timing", "wrote no timing record"),
+    ] {
+        check(&Scene::candidate(script), &[6], &["semantic: **PASS**", "performance: **BLOCKED**", says]);
+    }
+}
+
+#[test]
+fn a_missing_metric_stops_for_review() {
+    let says = ["metric \"replay_execution_ms\" is absent", "performance: **not measured**", "### Stop for review"];
+    check(&Scene::candidate("always no-metric"), &[8], &says);
+}
+
+#[test]
+fn another_metric_is_labelled_wherever_it_appears() {
+    let scene = Scene::honest().edit("[measure.run]", "[measure]\nmetric = \"wall_time_ms\"\n[measure.run]");
+    check(&scene, &[0, 3], &["NON-AUTHORITATIVE: wall_time_ms is not replay_execution_ms"]);
+}
+
+#[test]
+fn an_unstable_revision_is_located() {
+    let scene = Scene::candidate("always unstable decode_worker_idx");
+    check(&scene, &[7], &["**UNSTABLE**", "candidate with itself", "decode_worker_idx"]);
+}
+
+#[test]
+fn a_difference_is_shown_by_shape() {
+    let changed = edit_pointer(reports::VLLM_AGGREGATED, "/summary/max_itl_ms", "12.5");
+    let mut scene = Scene::honest();
+    scene.candidate = scene.candidate.with_report("vllm-aggregated", &changed);
+    check(&scene, &[1], &["| vllm-aggregated | **DIFFERS** |", "`/summary/max_itl_ms`", "12.5", "| sglang-aggregated | match |"]);
+}
+
+#[test]
+fn a_differing_row_is_measured_only_when_asked() {
+    let changed = edit_pointer(reports::SGLANG_AGGREGATED, "/summary/max_itl_ms", "12.5");
+    let scene = || {
+        let mut scene = Scene::honest();
+        scene.candidate = scene.candidate.with_report("sglang-aggregated", &changed);
+        scene
+    };
+    check(&scene(), &[1], &["| sglang-aggregated | not measured |", "measure_differing_rows is false"]);
+    let asked = scene().edit("[measure.run]", "[measure]\nmeasure_differing_rows = true\n[measure.run]");
+    check(&asked, &[1], &["unequal semantic work, not a parity verdict", "semantic: **FAIL**"]);
+}
+
+#[test]
+fn a_relationship_that_is_not_ancestry_must_be_stated() {
+    let scene = Scene::honest();
+    let stage = scene.set_up();
+    let mut repository = TempRepository::new();
+    let baseline = scene.baseline.commit(&mut repository, "baseline");
+    let files = scene.candidate.files();
+    let changes: Vec<_> = files.iter().map(|(path, text)| (path.as_str(), Some(text.as_str()))).collect();
+    let candidate = repository.orphan(&changes, "candidate");
+    let text = definition(repository.path(), &baseline, &candidate);
+    fs::write(stage.folder.path().join("campaign.toml"), &text).unwrap();
+    parity().args(stage.arguments()).assert().code(4).stderr(predicates::str::contains("share no history"));
+    fs::remove_dir_all(stage.out()).unwrap();
+    let stated = text.replacen("[build]", "[relationship]\nstated = \"two trees of a test\"\n[build]", 1);
+    fs::write(stage.folder.path().join("campaign.toml"), stated).unwrap();
+    let output = parity().args(stage.arguments()).output().expect("the command runs");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("stated: two trees of a test"));
+}
+
+#[test]
+fn a_missing_option_is_named_before_anything_runs() {
+    check(&Scene::candidate("always hide-flag --max-num-seqs"), &[8], &["the protocol needs updating", "--max-num-seqs"]);
+}
+
+#[test]
+fn bad_input_is_refused_with_one_clear_error() {
+    let at = |from, to: &str| Scene::honest().edit(from, to);
+    check(&at("commit = \"", "commit = \"x"), &[4], &["key baseline.commit", "pin it"]);
+    check(&at("count = 40", "count = 41"), &[4], &["stage slice", "40 rows"]);
+    check(&at("count = 40", "coutn = 40"), &[4], &["did you mean `count`?"]);
+    check(&at("file = \"trace.jsonl\"", "file = \"absent.jsonl\""), &[4], &["stage slice", "no trace with SHA-256"]);
+    check(
+        &at("count = 40", &format!("count = 40\nslice_sha256 = \"{}\"", "0".repeat(64))),
+        &[4],
+        &["stage slice", "0000000000000000"],
+    );
+    check(&at("[trace]", "features = [\"replay-bench\", \"absent-feature\"]\n[trace]"), &[8], &["stage build", "absent-feature"]);
+    check(&at("package = \"standin-harness\"", "package = \"absent\""), &[8], &["stage build", "absent"]);
+    check(&at("free_disk_bytes = 1", "free_disk_bytes = 1000000000000000"), &[5], &["stage build", "bytes of disk"]);
+    check(&at("[host]", "[placement]\nmeasured_cpus = \"9999\"\n[host]"), &[5], &["stage place", "9999"]);
+}
+
+#[test]
+fn a_trace_that_is_not_the_named_one_is_refused() {
+    let stage = Scene::honest().set_up();
+    fs::write(stage.folder.path().join("trace.jsonl"), traces::FORTY_REQUESTS.replacen("0", "1", 1)).unwrap();
+    parity().args(stage.arguments()).assert().code(4).stderr(predicates::str::contains("stage slice"));
+    stage.check_clean();
+}
+
+#[test]
+fn an_unreviewed_exclusion_stops_for_review() {
+    let scene = Scene::honest().edit("subject = \"/planner/html_report_path\"", "subject = \"/planner/another\"");
+    check(&scene, &[8], &["**STOP FOR REVIEW**", "/planner/html_report_path"]);
+}
+
+#[test]
+fn growth_stops_for_review_until_it_is_explained() {
+    let unexplained = Scene::honest().edit("package = ", "max_growth = 0.0\npackage = ");
+    let stage = unexplained.set_up();
+    let output = parity().args(stage.arguments()).output().expect("the command runs");
+    let text = String::from_utf8_lossy(&output.stdout);
+    // Whether the harmless candidate is larger at all is up to the compiler; if so, it must have been a stop.
+    let grew = text.contains("growth: size +") && !text.contains("growth: size +0.00 %");
+    assert_eq!(text.contains("grew by"), grew, "{text}");
+    assert_eq!(output.status.code() == Some(8), grew, "{text}");
+}
+
+#[test]
+fn equal_artifacts_from_different_trees_stop_the_campaign() {
+    let mut scene = Scene::honest();
+    scene.candidate = scene.baseline.clone();
+    let stage = scene.set_up();
+    let mut repository = TempRepository::new();
+    let baseline = scene.baseline.commit(&mut repository, "baseline");
+    let candidate = repository.commit(&[("NOTES", Some("no code"))], "candidate");
+    let text = definition(repository.path(), &baseline, &candidate);
+    fs::write(stage.folder.path().join("campaign.toml"), &text).unwrap();
+    parity().args(stage.arguments()).assert().code(8).stderr(predicates::str::contains("same artifact"));
+    fs::remove_dir_all(stage.out()).unwrap();
+    let allowed = text.replacen("[trace]", "allow_equal_artifacts = true\n[trace]", 1);
+    fs::write(stage.folder.path().join("campaign.toml"), allowed).unwrap();
+    let code = parity().args(stage.arguments()).output().expect("the command runs").status.code();
+    assert!(matches!(code, Some(0 | 3)), "{code:?}");
+}
+
+#[test]
+fn an_existing_out_is_never_touched() {
+    let stage = Scene::honest().set_up();
+    fs::create_dir(stage.out()).unwrap();
+    fs::write(stage.out().join("precious"), "data").unwrap();
+    parity().args(stage.arguments()).assert().code(4);
+    assert_eq!(fs::read_to_string(stage.out().join("precious")).unwrap(), "data");
+}
+
+/// Starts a campaign, waits until its journal or scratch shows that it is where we want it, and interrupts it.
+fn interrupt(scene: &Scene, ready: impl Fn(&Path) -> bool) {
+    let stage = scene.set_up();
+    let child = testkit_spawn(&stage);
+    let start = Instant::now();
+    while !ready(&stage.out()) {
+        assert!(start.elapsed() < Duration::from_secs(120), "the campaign never got there");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let pid = nix::unistd::Pid::from_raw(i32::try_from(child.id()).expect("a pid"));
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).expect("a signal");
+    let output = child.wait_with_output().expect("it ends");
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(130), "{text}");
+    assert!(text.contains("interrupted"), "{text}");
+    stage.check_clean();
+    let journal = read_journal(&stage.out()).expect("a journal");
+    assert!(journal.records.iter().any(|record| record.kind == "campaign.failed"), "{text}");
+    assert!(!stage.out().join("manifest.json").exists(), "an interrupted campaign looks whole");
+}
+
+fn testkit_spawn(stage: &Stage) -> std::process::Child {
+    use std::process::Stdio;
+    #[expect(clippy::disallowed_methods, reason = "a test starts the command under test and signals it")]
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_parity"));
+    command.args(stage.arguments()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the command starts")
+}
+
+fn journal_has(out: &Path, text: &str) -> bool {
+    fs::read_to_string(out.join("journal.jsonl")).is_ok_and(|journal| journal.contains(text))
+}
+
+#[test]
+fn an_interruption_while_building_leaves_nothing_behind() {
+    interrupt(&Scene::honest(), |out| out.join("work/build/b").exists());
+}
+
+#[test]
+fn an_interruption_while_running_leaves_nothing_behind() {
+    let scene = Scene::candidate("on-report hang");
+    interrupt(&scene, |out| out.join("work/runs/vllm-aggregated/c1").exists());
+}
+
+#[test]
+fn an_interruption_while_measuring_keeps_the_attempts() {
+    let scene = Scene::candidate("on-timing hang");
+    interrupt(&scene, |out| journal_has(out, "attempt_started"));
+}
+
+#[test]
+fn verify_names_what_was_altered() {
+    let stage = Scene::honest().set_up();
+    let code = parity().args(stage.arguments()).output().expect("the command runs").status.code();
+    assert!(matches!(code, Some(0 | 3)), "{code:?}");
+    let out = stage.out();
+    parity().arg("verify").arg(&out).assert().code(0).stdout(predicates::str::contains("intact"));
+    let report = fs::read_to_string(out.join("report.json")).unwrap();
+    fs::write(out.join("report.json"), report.replace("PASS", "FAIL")).unwrap();
+    parity().arg("verify").arg(&out).assert().code(1).stdout(predicates::str::contains("altered report.json"));
+}
+
+#[test]
+fn init_writes_a_pinned_campaign_that_parses() {
+    let stage = Scene::honest().set_up();
+    let repository = stage.repository.path().display().to_string();
+    let file = stage.folder.path().join("new.toml");
+    let output = file.display().to_string();
+    parity()
+        .args(["init", "--baseline", "HEAD~1", "--candidate", "HEAD", "--repo", &repository, "--output", &output])
+        .assert()
+        .code(0);
+    let text = fs::read_to_string(&file).unwrap();
+    let parsed = parity_campaign::CampaignFile::read(&file).unwrap_or_else(|error| panic!("{error}\n{text}"));
+    assert_eq!(parsed.definition.rows.len(), 4);
+    assert!(!text.contains("HEAD~1\"\ncommit") && parsed.definition.baseline.commit.len() == 40);
+    parity()
+        .args(["init", "--baseline", "absent", "--candidate", "HEAD", "--repo", &repository])
+        .assert()
+        .code(4)
+        .stderr(predicates::str::contains("absent"));
+}

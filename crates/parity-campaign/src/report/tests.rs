@@ -1,0 +1,123 @@
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::record::Both;
+
+fn row(outcome: RowOutcome) -> RowRecord {
+    RowRecord {
+        row: "row".into(),
+        options: Vec::new(),
+        digests: Both { baseline: Vec::new(), candidate: Vec::new() },
+        stable: Both { baseline: true, candidate: true },
+        equal: true,
+        coverage: Both { baseline: None, candidate: None },
+        difference: None,
+        outcome,
+    }
+}
+
+fn measured(verdict: PerformanceVerdict) -> MeasureRecord {
+    MeasureRecord {
+        row: "row".into(),
+        metric: "replay_execution_ms".into(),
+        labels: Vec::new(),
+        verdict,
+        reasons: Vec::new(),
+        judgement: None,
+        median_ms: None,
+        ratio: None,
+        attempts: BTreeMap::new(),
+        wall_ms: 0,
+    }
+}
+
+/// Every outcome that is not a match, and the conclusion it leads to whatever was measured.
+fn grave() -> Vec<(RowOutcome, Conclusion)> {
+    vec![
+        (RowOutcome::Differs, Conclusion::Fail),
+        (RowOutcome::Unqualified { items: vec!["x".into()] }, Conclusion::Fail),
+        (RowOutcome::Unstable { sides: vec![crate::record::Side::Candidate] }, Conclusion::Unstable),
+        (RowOutcome::TargetFailed { fault: "x".into() }, Conclusion::TargetFailed),
+        (RowOutcome::StopForReview { reason: "x".into() }, Conclusion::StopForReview),
+    ]
+}
+
+#[test]
+fn one_bad_row_is_enough_to_fail() {
+    assert_eq!(semantic_verdict(&[row(RowOutcome::Match), row(RowOutcome::Match)]), SemanticVerdict::Pass);
+    assert_eq!(semantic_verdict(&[]), SemanticVerdict::Fail);
+    for (outcome, _) in grave() {
+        assert_eq!(semantic_verdict(&[row(RowOutcome::Match), row(outcome)]), SemanticVerdict::Fail);
+    }
+}
+
+#[test]
+fn the_worst_measured_row_decides() {
+    use PerformanceVerdict::{Blocked, Fail, Inconclusive, NotMeasured, Pass};
+    for (rows, expected) in [
+        (vec![], NotMeasured),
+        (vec![NotMeasured, NotMeasured], NotMeasured),
+        (vec![Pass, Pass], Pass),
+        (vec![Pass, NotMeasured], Inconclusive),
+        (vec![Pass, Inconclusive], Inconclusive),
+        (vec![Inconclusive, Blocked], Blocked),
+        (vec![Blocked, Fail, Pass], Fail),
+    ] {
+        let records: Vec<MeasureRecord> = rows.iter().copied().map(measured).collect();
+        assert_eq!(performance_verdict(&records), expected, "{rows:?}");
+    }
+}
+
+fn report(outcomes: Vec<RowOutcome>, performance: PerformanceVerdict) -> Report {
+    let text = include_str!("../../../../testdata/bundles/demo-report.json");
+    let mut report: Report = serde_json::from_str(text).expect("a report of this schema");
+    report.rows = outcomes.into_iter().map(row).collect();
+    report.semantic = semantic_verdict(&report.rows);
+    report.performance = performance;
+    report.stops = Vec::new();
+    report
+}
+
+#[test]
+fn a_grave_outcome_is_never_hidden_by_a_pass() {
+    for (outcome, conclusion) in grave() {
+        let report = report(vec![RowOutcome::Match, outcome], PerformanceVerdict::Pass);
+        assert_eq!(report.conclusion(), conclusion);
+    }
+}
+
+#[test]
+fn an_exception_free_match_still_needs_its_performance() {
+    use PerformanceVerdict::{Blocked, Fail, Inconclusive, NotMeasured, Pass};
+    for (performance, conclusion) in [
+        (Pass, Conclusion::Pass),
+        (Fail, Conclusion::Fail),
+        (Inconclusive, Conclusion::Inconclusive),
+        (NotMeasured, Conclusion::Inconclusive),
+        (Blocked, Conclusion::TargetFailed),
+    ] {
+        assert_eq!(report(vec![RowOutcome::Match], performance).conclusion(), conclusion);
+    }
+}
+
+#[test]
+fn a_stop_outranks_everything() {
+    let mut report = report(vec![RowOutcome::TargetFailed { fault: "x".into() }], PerformanceVerdict::Fail);
+    report.stops.push("grew".into());
+    assert_eq!(report.conclusion(), Conclusion::StopForReview);
+}
+
+#[test]
+fn the_comment_fits_whatever_the_rows_say() {
+    let long = RowOutcome::Unqualified { items: (0..5_000).map(|at| format!("item {at}: ä says too much")).collect() };
+    let text = markdown(&report(vec![long], PerformanceVerdict::NotMeasured));
+    assert!(text.chars().count() <= PULL_REQUEST_COMMENT_CHARS, "{}", text.chars().count());
+    assert!(text.contains("semantic: **FAIL**") && text.contains("Cut to fit"));
+}
+
+#[test]
+fn a_preflight_says_so() {
+    let mut report = report(vec![RowOutcome::Match], PerformanceVerdict::Pass);
+    report.preflight = true;
+    assert!(markdown(&report).contains("**Preflight.**"));
+}

@@ -1,0 +1,37 @@
+//! `cargo xtask bench NAME [--check]`: each benchmark task prints target, measured, met or missed.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+use crate::process::{cargo, hand_over, root};
+
+/// A task, the package that owns it and its bench target.
+const TASKS: [(&str, &str, &str); 4] = [
+    ("canonical-json", "canonical-json", "targets"),
+    ("mooncake-trace", "mooncake-trace", "targets"),
+    ("placement", "cpu-placement", "targets"),
+    ("gate-calibration", "paired-stats", "gate_calibration"),
+];
+
+pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
+    let task =
+        args.split_first().and_then(|(name, rest)| Some((TASKS.iter().find(|task| task.0 == name)?, rest)));
+    let Some(((_, package, target), rest)) = task else {
+        let names: Vec<&str> = TASKS.iter().map(|task| task.0).collect();
+        eprintln!("xtask: bench takes one of: {}", names.join(", "));
+        return Ok(ExitCode::from(2));
+    };
+    let mut bench = cargo();
+    bench.current_dir(root()).args([
+        "bench",
+        "--quiet",
+        "--locked",
+        "--package",
+        package,
+        "--bench",
+        target,
+        "--",
+    ]);
+    hand_over(bench.args(rest))
+}
