@@ -175,6 +175,22 @@ fn bad_rows_are_refused_with_their_place() {
 }
 
 #[test]
+fn the_line_that_was_once_published_broken() {
+    let broken = r#"{"timestamp": 0, "input_length": 17448, "output_length":2748 610, "hash_ids": [0, 200]}"#;
+    let row = ROW.replace(": 5,", ": 0,") + "\n";
+    let place = Place::new(row.repeat(12) + broken + "\n" + &row);
+    let expected = "trace.jsonl:13:62: /output_length: expected one JSON object per line: \
+                    found `6` where `,` or `}` was expected";
+    for window in [
+        ["--offset", "0", "--count", "5"],
+        ["--offset", "12", "--count", "1"],
+        ["--offset", "13", "--count", "1"],
+    ] {
+        check_failure(&place, &place.slice(&window), 4, expected);
+    }
+}
+
+#[test]
 fn a_compressed_trace_is_refused_by_name() {
     let place = Place::new(b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03");
     check_failure(

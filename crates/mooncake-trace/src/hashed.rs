@@ -37,19 +37,17 @@ impl Digester {
 
     /// Hashes a chunk, and gives one of [`CHUNK_BYTES`] to overwrite. A few exist, however far apart the threads are.
     fn exchange(&mut self, chunk: Vec<u8>) -> Vec<u8> {
-        if let Digester::Here(hasher) = self {
-            match Beside::start(hasher.clone()) {
-                Ok(beside) => *self = Digester::Beside(beside),
-                Err(_) => {
-                    hasher.update(&chunk);
-                    return chunk;
-                }
-            }
-        }
-        match self {
-            Digester::Here(_) => chunk,
-            Digester::Beside(beside) => beside.exchange(chunk),
-        }
+        let hasher = match self {
+            Digester::Beside(beside) => return beside.exchange(chunk),
+            Digester::Here(hasher) => hasher,
+        };
+        let Ok(beside) = Beside::start(hasher.clone()) else {
+            hasher.update(&chunk);
+            return chunk;
+        };
+        let next = beside.exchange(chunk);
+        *self = Digester::Beside(beside);
+        next
     }
 
     /// Hashes what is left, and gives the digest.
