@@ -24,7 +24,7 @@ pub(crate) fn status_bytes(status: &str, name: &str) -> Option<u64> {
 
 /// Reads `/proc/PID/status`.
 pub(crate) fn read_status(pid: u32) -> io::Result<String> {
-    std::fs::read_to_string(format!("/proc/{pid}/status"))
+    whole(Path::new(&format!("/proc/{pid}/status")))
 }
 
 /// The fields of `/proc/PID/stat` used here.
@@ -67,6 +67,11 @@ pub(crate) fn all_pids() -> io::Result<Vec<u32>> {
     numbers_in(Path::new("/proc"))
 }
 
+/// The process id that was given out last.
+pub(crate) fn last_pid() -> Option<u32> {
+    text("/proc/loadavg")?.rsplit(' ').next()?.parse().ok()
+}
+
 /// The threads of a process.
 pub(crate) fn threads(pid: u32) -> io::Result<Vec<u32>> {
     numbers_in(Path::new(&format!("/proc/{pid}/task")))
@@ -91,7 +96,28 @@ pub(crate) fn sched_counter(sched: &str, name: &str) -> Option<u64> {
 
 /// The trimmed text of a small file; nothing when it is absent or unreadable.
 pub(crate) fn text(path: impl Into<PathBuf>) -> Option<String> {
-    Some(std::fs::read_to_string(path.into()).ok()?.trim().to_owned())
+    let mut text = whole(&path.into()).ok()?;
+    text.truncate(text.trim_end().len());
+    let leading = text.len() - text.trim_start().len();
+    text.drain(..leading);
+    Some(text)
+}
+
+/// The whole of a file whose size is not known beforehand, as none of `/proc` is. The standard library starts with
+/// reads of 32 bytes, each a system call; these files are read around every start.
+pub(crate) fn whole(path: &Path) -> io::Result<String> {
+    const STEP: usize = 8192;
+    let mut file = File::open(path)?;
+    let mut bytes = Vec::new();
+    loop {
+        let filled = bytes.len();
+        bytes.resize(filled + STEP, 0);
+        let read = file.read(&mut bytes[filled..])?;
+        bytes.truncate(filled + read);
+        if read == 0 {
+            return String::from_utf8(bytes).map_err(io::Error::other);
+        }
+    }
 }
 
 #[cfg(test)]

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
 use crate::bind;
+use crate::procfs;
 use crate::set::NodeSet;
 
 /// How a [`Residency`] was found.
@@ -47,7 +49,7 @@ impl Residency {
     /// # Errors
     /// The process is gone, or the kernel does not let us look.
     pub fn of_all_pages(pid: u32) -> io::Result<Self> {
-        let text = std::fs::read_to_string(format!("/proc/{pid}/numa_maps"))?;
+        let text = procfs::whole(Path::new(&format!("/proc/{pid}/numa_maps")))?;
         Ok(Self { method: ResidencyMethod::NumaMaps, pages: parse_numa_maps(&text) })
     }
 
@@ -56,7 +58,7 @@ impl Residency {
     /// # Errors
     /// The process is gone, or the kernel does not let us look.
     pub fn of_some_pages(pid: u32, at_most: usize) -> io::Result<Self> {
-        let maps = std::fs::read_to_string(format!("/proc/{pid}/maps"))?;
+        let maps = procfs::whole(Path::new(&format!("/proc/{pid}/maps")))?;
         let addresses = spread(&private_areas(&maps), at_most);
         let mut pages = BTreeMap::new();
         for node in bind::page_nodes(pid, &addresses)? {

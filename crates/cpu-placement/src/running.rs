@@ -26,10 +26,11 @@ use crate::telemetry::Gauge;
 use crate::terminal::Loan;
 use crate::topology::cgroup::{self, Throttling};
 use crate::violation::{ViolationKind, Violations};
-use crate::watch::{Expected, Observe, Watch, Watched, others_in_group};
+use crate::watch::{Expected, Observe, SAMPLE_EVERY, Watch, Watched, others_in_group};
 
-/// How often a waiting parent looks at its token. It sleeps in between, and wakes at once when the child ends.
-const TICK: Duration = Duration::from_millis(50);
+/// How often a waiting parent looks at its token. It sleeps in between, and wakes at once when the child ends or a
+/// signal comes. The same as the pause between looks, so that they share a waking.
+const TICK: Duration = SAMPLE_EVERY;
 
 /// What was read before the program was started, and when it was.
 pub(crate) struct Before {

@@ -37,14 +37,13 @@ pub enum Observe {
 }
 
 /// How often a run is looked at.
-pub const SAMPLE_EVERY: Duration = Duration::from_millis(100);
+pub const SAMPLE_EVERY: Duration = Duration::from_millis(200);
 
 /// Looking may take one part in this many of a CPU's time. When it takes more, it is done less often.
-pub const DUTY_DIVISOR: u32 = 2000;
+pub const DUTY_DIVISOR: u32 = 4000;
 
 /// The first looks come sooner than [`SAMPLE_EVERY`], so that a short run is looked at too.
-const FIRST_SAMPLES: [Duration; 3] =
-    [Duration::from_millis(5), Duration::from_millis(20), Duration::from_millis(50)];
+const FIRST_SAMPLES_MS: [u64; 4] = [2, 10, 30, 80];
 
 /// Between looks at memory and sensors the time doubles, from this on up to [`SLOWEST`].
 const FIRST_SLOW_LOOK: Duration = Duration::from_millis(80);
@@ -138,17 +137,16 @@ impl Watch {
         throttling: Option<Throttling>,
     ) -> Self {
         let now = Instant::now();
-        let migrations = i32::try_from(pid).ok().and_then(|pid| bind::count_migrations(pid).ok());
         Self {
             pid,
             expected,
             closely: observe == Observe::Closely,
-            next: now,
+            next: now + Duration::from_millis(FIRST_SAMPLES_MS[0]),
             next_slow: now + FIRST_SLOW_LOOK,
             slow_step: FIRST_SLOW_LOOK,
             next_search: now + FIRST_SLOW_LOOK,
             others: Vec::new(),
-            migrations,
+            migrations: None,
             sched_before: procfs::text(format!("/proc/{pid}/sched")),
             throttling_before: throttling,
             thread_times: BTreeMap::new(),
@@ -168,6 +166,9 @@ impl Watch {
             return false;
         }
         let before = thread_cpu_ns();
+        if self.seen.samples == 0 {
+            self.count_migrations();
+        }
         self.search_group(now);
         self.look_at_threads(found);
         let slow = now >= self.next_slow;
@@ -183,12 +184,18 @@ impl Watch {
         slow
     }
 
+    /// The first counter of a machine makes the kernel wait for all its CPUs once, so this is not part of the start.
+    /// The first thread's own counter covers the time before.
+    fn count_migrations(&mut self) {
+        self.migrations = i32::try_from(self.pid).ok().and_then(|pid| bind::count_migrations(pid).ok());
+    }
+
     fn pause(&self, cost: Duration) -> Duration {
         if self.closely {
             return Duration::from_millis(1);
         }
-        let first = usize::try_from(self.seen.samples).ok().and_then(|sample| FIRST_SAMPLES.get(sample));
-        first.copied().unwrap_or_else(|| SAMPLE_EVERY.max(cost * DUTY_DIVISOR))
+        let first = usize::try_from(self.seen.samples).ok().and_then(|sample| FIRST_SAMPLES_MS.get(sample));
+        first.map_or_else(|| SAMPLE_EVERY.max(cost * DUTY_DIVISOR), |ms| Duration::from_millis(*ms))
     }
 
     /// Finds the other processes of the group. On a machine with thousands of processes this is the dearest part,
@@ -200,7 +207,7 @@ impl Watch {
         let before = thread_cpu_ns();
         self.others = others_in_group(self.pid);
         let cost = Duration::from_nanos(thread_cpu_ns().saturating_sub(before));
-        self.next_search = now + (cost * DUTY_DIVISOR * 2).max(Duration::from_millis(500));
+        self.next_search = now + (cost * DUTY_DIVISOR).max(Duration::from_millis(500));
     }
 
     fn look_at_threads(&mut self, found: &mut Vec<ViolationKind>) {
@@ -270,9 +277,9 @@ impl Watch {
             Some(procfs::sched_counter(sched.as_deref()?, name)?.saturating_sub(before))
         };
         let by_perf = self.migrations.take().and_then(|fd| read_counter(fd).ok());
-        let all = by_perf.map(|count| Migrations { count, all_threads: true });
-        let first = || counted("se.nr_migrations").map(|count| Migrations { count, all_threads: false });
-        let migrations = all.or_else(first);
+        let of_first = counted("se.nr_migrations");
+        let count = by_perf.max(of_first);
+        let migrations = count.map(|count| Migrations { count, all_threads: by_perf.is_some() });
         let balanced = counted("numa_pages_migrated");
         let delay = procfs::text(format!("/proc/{}/schedstat", self.pid));
         let times = delay.as_deref().and_then(procfs::parse_schedstat);
@@ -337,12 +344,27 @@ pub(crate) fn check_memory(residency: &Residency, expected: &Expected, found: &m
 }
 
 /// Live members of a group other than its leader.
+///
+/// Members are descendants of the leader, so their numbers were given out after its own. Only those are looked at:
+/// a busy machine has thousands of older processes.
 pub(crate) fn others_in_group(leader: u32) -> Vec<u32> {
-    let member = |pid: &u32| {
-        let in_group = |stat: procfs::Stat| u32::try_from(stat.group) == Ok(leader) && stat.state != 'Z';
-        *pid != leader && procfs::read_stat(*pid).is_some_and(in_group)
-    };
-    procfs::all_pids().unwrap_or_default().into_iter().filter(member).collect()
+    let in_group = |stat: procfs::Stat| u32::try_from(stat.group) == Ok(leader) && stat.state != 'Z';
+    let member = |pid: &u32| procfs::read_stat(*pid).is_some_and(in_group);
+    younger_than(leader).into_iter().filter(member).collect()
+}
+
+/// Processes that may be descendants of this one.
+fn younger_than(leader: u32) -> Vec<u32> {
+    /// Listing `/proc` costs about as much as asking for this many processes by number.
+    const FEW: u32 = 32;
+    let all = || procfs::all_pids().unwrap_or_default().into_iter();
+    match procfs::last_pid() {
+        Some(last) if (leader..=leader.saturating_add(FEW)).contains(&last) => (leader + 1..=last).collect(),
+        Some(last) if last > leader => all().filter(|pid| *pid > leader && *pid <= last).collect(),
+        // The numbers have started again from the bottom.
+        Some(last) => all().filter(|pid| *pid > leader || *pid <= last).collect(),
+        None => all().filter(|pid| *pid != leader).collect(),
+    }
 }
 
 fn read_counter(fd: OwnedFd) -> io::Result<u64> {

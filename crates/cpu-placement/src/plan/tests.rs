@@ -21,77 +21,29 @@ fn check(name: &str, request: PlanRequest, expected: &str) {
     assert_eq!(found, expected, "{name} {request:?}");
 }
 
-/// Written by hand from the descriptions in testdata/topologies/README.md.
+fn request(sets: &str, options: &str) -> PlanRequest {
+    let numbered = sets.split(' ').zip(1..);
+    let request = numbered.fold(PlanRequest::new(), |request, (cores, number)| {
+        request.set(format!("set-{number}"), cores.parse().unwrap())
+    });
+    match options {
+        "" => request,
+        "together" => request.siblings(Siblings::Together),
+        "given" => request.housekeeping(Housekeeping::Given),
+        other => panic!("unknown option {other}"),
+    }
+}
+
 #[test]
 fn committed_machines() {
-    use Siblings::Together;
-    let uniform = PlanRequest::uniform;
-    let given = |sets, cores| uniform(sets, cores).housekeeping(Housekeeping::Given);
-
-    // Node 1 has CPUs 16-31 and their siblings 48-63; the housekeeping core is on node 0.
-    check("smt-2-socket", uniform(1, 1), "31/63@1");
-    check("smt-2-socket", uniform(2, 1), "31/63@1 30/62@1");
-    check("smt-2-socket", uniform(2, 1).siblings(Together), "31,63/@1 30,62/@1");
-    check("smt-2-socket", uniform(1, 16), "16-31/48-63@1");
-    check("smt-2-socket", PlanRequest::new().set("a", 1).set("b", 15), "16/48@1 17-31/49-63@1");
-    // 30 cores in two sets fit on no single node, and one each fits.
-    check("smt-2-socket", uniform(2, 15), "17-31/49-63@1 1-15/33-47@0");
-    check(
-        "smt-2-socket",
-        uniform(2, 16),
-        "failed to place 32 physical cores on this machine: it has 31 to give besides the 1 kept for everything \
-         else (64 of 64 CPUs are allowed here), so it would take 1 more",
-    );
-    check("smt-2-socket", given(2, 16), "0-15/32-47@0 16-31/48-63@1");
-    check(
-        "smt-2-socket",
-        uniform(1, 17),
-        "failed to place the set \"set-1\" of 17 physical cores on one NUMA node: node 1 has 16 for all sets, \
-         node 0 has 15 for all sets, and a set never spans two",
-    );
-
-    // Node 1 is cores 16-31, its shared caches 16-23 and 24-31.
-    check("amd-nps4", uniform(1, 1), "31/95@1");
-    check("amd-nps4", uniform(2, 1), "31/95@1 23/87@1");
-    check("amd-nps4", uniform(2, 8), "24-31/88-95@1 16-23/80-87@1");
-    check("amd-nps4", uniform(1, 12), "20-31/84-95@1");
-    check("amd-nps4", uniform(3, 8), "24-31/88-95@1 16-23/80-87@1 40-47/104-111@2");
-
-    check("arm-no-smt", uniform(2, 1), "63/@0 62/@0");
-    check("arm-no-smt", uniform(2, 2).siblings(Together), "62-63/@0 60-61/@0");
-
-    // Performance cores have the even CPUs 0-10 and their siblings, efficiency cores are 12-19.
-    check("hybrid-laptop", uniform(1, 1), "10/11@0");
-    check("hybrid-laptop", uniform(1, 5), "2,4,6,8,10/3,5,7,9,11@0");
-    check("hybrid-laptop", uniform(1, 6), "14-19/@0");
-    check("hybrid-laptop", uniform(2, 4), "16-19/@0 12-15/@0");
-    check(
-        "hybrid-laptop",
-        uniform(1, 9),
-        "failed to place 9 physical cores of one kind: the machine has 5 of IntelCore with 2 hardware threads, 8 \
-         of IntelAtom with 1 hardware threads, and a plan never mixes kinds",
-    );
-
-    // CPUs 4-6 and 12-13: core 5 is whole, core 6 shares with somebody else's CPU 14.
-    check("container-cpuset-quota", uniform(1, 1), "5/13@0");
-    check(
-        "container-cpuset-quota",
-        uniform(2, 1),
-        "failed to keep 2000 thousandths of a CPU busy: the cgroup's quota is 1500, and a process that runs out of \
-         it is stopped in mid-flight",
-    );
-    check(
-        "container-cpuset-quota",
-        uniform(1, 3),
-        "failed to place 3 physical cores on this machine: it has 2 to give besides the 1 kept for everything else \
-         (5 of 16 CPUs are allowed here), so it would take 1 more",
-    );
-
-    // Isolated CPUs 2-3 and their siblings serve sets of one CPU only.
-    check("isolcpus", uniform(1, 1), "3/11@0");
-    check("isolcpus", uniform(2, 1), "3/11@0 2/10@0");
-    check("isolcpus", uniform(1, 2), "6-7/14-15@1");
-    check("isolcpus", uniform(1, 1).siblings(Together), "7,15/@1");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/topologies/plans.tsv");
+    let table = std::fs::read_to_string(path).unwrap();
+    for line in table.lines().filter(|line| !line.starts_with('#')) {
+        let [name, sets, options, expected] = line.split('\t').collect::<Vec<_>>()[..] else {
+            panic!("{line}")
+        };
+        check(name, request(sets, options), expected);
+    }
 }
 
 #[test]
