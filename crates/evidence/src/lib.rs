@@ -106,7 +106,7 @@ pub use journal::{
     Journal, JournalError, JournalProblem, JournalProblemKind, PayloadError, Record, Torn, read_journal,
 };
 pub use layout::{BundlePath, FOLDERS, PathError, SCRATCH};
-pub use manifest::{FileRef, JournalHead, Manifest, ManifestError, read_manifest};
+pub use manifest::{FileRef, JournalHead, Manifest, ManifestError, ReadError, read_manifest};
 pub use recovery::{Recovery, SetAside, TornLine};
 pub use storage::{StorageError, StorageKind};
 pub use verify::{Altered, Verification, VerifyError, verify};

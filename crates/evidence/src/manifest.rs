@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::layout::MANIFEST;
-use crate::storage::StorageError;
+use crate::storage::{Storage, StorageError};
 use crate::{BundlePath, Sha256};
 
 pub(crate) const SCHEMA: &str = "evidence-manifest";
@@ -22,6 +22,41 @@ pub struct FileRef {
     pub sha256: Sha256,
     /// How many bytes.
     pub bytes: u64,
+}
+
+impl FileRef {
+    /// Reads the file of a bundle, and refuses it if its bytes are not the recorded ones.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read, or was altered.
+    pub fn read(&self, dir: &Path) -> Result<Vec<u8>, ReadError> {
+        let bytes = fs::read(dir.join(&self.path)).storage("read", &self.path)?;
+        let found = Sha256::of(&bytes);
+        match found == self.sha256 {
+            true => Ok(bytes),
+            false => Err(ReadError::Altered { path: self.path.clone(), recorded: self.sha256, found }),
+        }
+    }
+}
+
+/// A file of a bundle cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// Its bytes are not the recorded ones.
+    #[error("read `{path}`: its digest is {found}, recorded as {recorded}")]
+    Altered {
+        /// The path inside the bundle.
+        path: String,
+        /// The digest recorded.
+        recorded: Sha256,
+        /// The digest found.
+        found: Sha256,
+    },
+    /// The operating system refused.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
 }
 
 /// The state of the journal when the bundle was sealed.

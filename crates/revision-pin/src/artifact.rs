@@ -23,7 +23,7 @@ pub struct Artifact {
     pub bytes: u64,
     /// Size of its `.text` section, read from the executable itself.
     pub text_bytes: u64,
-    /// Host paths that are in it nevertheless, by name, with how often: `env!("CARGO_MANIFEST_DIR")` and the like
+    /// Host paths that are in it nevertheless, by name, with how often (`{seed}` is where a reused package was compiled): `env!("CARGO_MANIFEST_DIR")` and the like
     /// cannot be mapped. With any, its bytes depend on where it was built.
     pub host_paths: BTreeMap<String, u64>,
 }

@@ -1,3 +1,4 @@
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{self, BufRead, BufReader};
@@ -306,11 +307,14 @@ impl Builder {
             return Err(BuildError::NoLockfile { commit: build.commit });
         }
         let seeded = seed.map(|seed| build.seed(seed)).transpose()?;
+        let (seeded, origins) = seeded.unzip();
+        let origins = origins.unwrap_or_default();
         let (finished, messages) = build.cargo_build()?;
         let made = build.executable(&package.id, &messages)?;
         let units = build.count_units(&messages)?;
-        build.list_units(&messages)?;
-        let artifact_record = artifact::take(made.0, artifact, &build.paths)?;
+        let paths = build.paths.with(origins.iter().map(|origin| (origin.clone(), "{seed}")));
+        let artifact_record = artifact::take(made.0, artifact, &paths)?;
+        build.list_units(&messages, origins)?;
         let lockfile_sha256 = Sha256::of_file(&lockfile).ok().map(|(sha256, _)| sha256);
         let made = Made {
             package_version: package.version.clone(),
@@ -501,15 +505,16 @@ impl<'a> Build<'a> {
         serde_json::from_str(&printed).map_err(|error| self.output("cargo-metadata", 1, error.into()))
     }
 
-    /// Starts the target directory from the registry packages of an earlier build.
-    fn seed(&self, from: &Path) -> Result<Seeded, BuildError> {
+    /// Starts the target directory from the registry packages of an earlier build; also says where they were compiled.
+    fn seed(&self, from: &Path) -> Result<(Seeded, BTreeSet<PathBuf>), BuildError> {
         let list = from.join(UNITS);
         let io = || self.io("copy compiled registry packages from the earlier build");
         let units: Units = match fs::read(&list) {
             Ok(bytes) => serde_json::from_slice(&bytes).map_err(io::Error::from).map_err(io())?,
             Err(error) => return Err(io()(error)),
         };
-        units.copy(&from.join(TARGET), &self.target).map_err(io())
+        let seeded = units.copy(&from.join(TARGET), &self.target).map_err(io())?;
+        Ok((seeded, units.origins))
     }
 
     fn arguments(&self) -> Vec<String> {
@@ -590,12 +595,14 @@ impl<'a> Build<'a> {
         Ok(counts)
     }
 
-    fn list_units(&self, messages: &[Message]) -> Result<(), BuildError> {
+    fn list_units(&self, messages: &[Message], origins: BTreeSet<PathBuf>) -> Result<(), BuildError> {
         let io = || self.io("list the compiled registry packages");
         let Some(registry) = self.cargo_home.as_ref().map(|home| home.join("registry/src")) else {
             return Ok(());
         };
-        let units = Units::of(messages, &self.target, &registry).map_err(io())?;
+        let mut units = Units::of(messages, &self.target, &registry).map_err(io())?;
+        units.origins = origins;
+        units.origins.insert(self.target.clone());
         let bytes = serde_json::to_vec_pretty(&units).map_err(io::Error::from).map_err(io())?;
         fs::write(self.folder.join(UNITS), bytes).map_err(io())
     }

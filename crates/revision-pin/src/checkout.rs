@@ -149,24 +149,7 @@ impl Checkout {
         options: CheckoutOptions,
     ) -> Result<Checkout, CheckoutError> {
         let git = |action| move |source| CheckoutError::Git { commit: pinned.commit, action, source };
-        let mut init = RepositoryInitOptions::new();
-        init.external_template(false).no_reinit(true).initial_head("pinned");
-        // The marker comes first: whatever a kill leaves from here on can be told to be ours.
-        let git_dir = root.join(".git");
-        fs::create_dir(&git_dir).map_err(FolderError::io("make the folder", &git_dir))?;
-        folder::mark(&git_dir)?;
-        drop(Repository::init_opts(root, &init).map_err(git("make the private clone"))?);
-        borrow_objects(source, root)?;
-        let clone = Repository::open(root).map_err(git("open the private clone"))?;
-        // A user's own configuration (line endings, file modes, an excludes file) must not shape the tree.
-        let mut config = clone.config().map_err(git("configure the private clone"))?;
-        for (key, value) in [
-            ("core.autocrlf", "false"),
-            ("core.attributesFile", "/dev/null"),
-            ("core.excludesFile", "/dev/null"),
-        ] {
-            config.set_str(key, value).map_err(git("configure the private clone"))?;
-        }
+        let clone = private_clone(source, pinned, root)?;
         let contents = Contents::of(&clone, pinned, source)?;
         contents.check(pinned, options)?;
         let commit = clone
@@ -265,6 +248,27 @@ impl Checkout {
     pub fn remove(self) -> Result<(), FolderError> {
         remove(&self.root)
     }
+}
+
+fn private_clone(source: &Repository, pinned: &Pinned, root: &Path) -> Result<Repository, CheckoutError> {
+    let git = |action| move |source| CheckoutError::Git { commit: pinned.commit, action, source };
+    // The marker comes first: whatever a kill leaves from here on can be told to be ours.
+    let git_dir = root.join(".git");
+    fs::create_dir(&git_dir).map_err(FolderError::io("make the folder", &git_dir))?;
+    folder::mark(&git_dir)?;
+    let mut init = RepositoryInitOptions::new();
+    init.external_template(false).no_reinit(true).initial_head("pinned");
+    drop(Repository::init_opts(root, &init).map_err(git("make the private clone"))?);
+    borrow_objects(source, root)?;
+    let clone = Repository::open(root).map_err(git("open the private clone"))?;
+    // A user's own configuration (line endings, an excludes file) must not shape the tree.
+    let mut config = clone.config().map_err(git("configure the private clone"))?;
+    for (key, value) in
+        [("core.autocrlf", "false"), ("core.attributesFile", "/dev/null"), ("core.excludesFile", "/dev/null")]
+    {
+        config.set_str(key, value).map_err(git("configure the private clone"))?;
+    }
+    Ok(clone)
 }
 
 /// Lets the clone read the objects of the source, and know where its history was cut.

@@ -16,6 +16,12 @@ impl HostPaths {
         HostPaths(paths)
     }
 
+    /// These paths and some more.
+    pub(crate) fn with(&self, more: impl IntoIterator<Item = (PathBuf, &'static str)>) -> Self {
+        let own = self.0.iter().map(|(path, name)| (PathBuf::from(path), *name));
+        HostPaths::new(own.chain(more).collect::<Vec<_>>())
+    }
+
     /// The text with every path replaced by its name.
     pub(crate) fn hide(&self, text: &str) -> String {
         self.0.iter().fold(text.to_owned(), |text, (path, name)| replace(&text, path, name))
@@ -28,8 +34,12 @@ impl HostPaths {
         let count = |path: &str| {
             memmem::find_iter(bytes, path.as_bytes()).filter(|at| is_whole(at, path)).count() as u64
         };
-        let counted = self.0.iter().map(|(path, name)| ((*name).to_owned(), count(path)));
-        counted.filter(|(_, count)| *count > 0).collect()
+        let mut counted = BTreeMap::new();
+        for (path, name) in &self.0 {
+            *counted.entry((*name).to_owned()).or_default() += count(path);
+        }
+        counted.retain(|_, count| *count > 0);
+        counted
     }
 }
 

@@ -157,14 +157,37 @@ impl Patch {
     }
 }
 
-/// Applies a patch to a working tree.
+/// A repository for one patch, around the tree it is for.
 ///
 /// libgit2 stores the resulting files as objects first, and marks an object that exists already as recently used, also
 /// in a repository that is merely borrowed from: that would touch the user's. So the patch is applied through a
 /// repository of its own, which has no objects and no alternates, and which is gone afterwards.
+struct Scratch {
+    repo: Repository,
+    _folder: tempfile::TempDir,
+}
+
+impl Scratch {
+    fn new(root: &Path, patch: &Patch) -> Result<Self, PatchError> {
+        let name = || patch.name.clone();
+        let git = |action| move |source| PatchError::Git { name: name(), action, source };
+        let io = |source| PatchError::Io { name: name(), source };
+        let folder = tempfile::Builder::new().prefix("patch-").tempdir_in(root.join(".git")).map_err(io)?;
+        let mut init = RepositoryInitOptions::new();
+        init.bare(true).external_template(false);
+        let repo = Repository::init_opts(folder.path(), &init).map_err(git("make a repository for it"))?;
+        let info = folder.path().join("info");
+        fs::create_dir_all(&info)
+            .and_then(|()| fs::write(info.join("attributes"), crate::checkout::NO_CONVERSION))
+            .map_err(io)?;
+        repo.set_workdir(root, false).map_err(git("enter the tree"))?;
+        Ok(Scratch { repo, _folder: folder })
+    }
+}
+
+/// Applies a patch to a working tree.
 pub(crate) fn apply(root: &Path, patch: &Patch) -> Result<AppliedPatch, PatchError> {
     let name = || patch.name.clone();
-    let git = |action| move |source| PatchError::Git { name: name(), action, source };
     let placed = Placed::on(root, &patch.bytes);
     if let Some(file) = placed.wrong_deletion {
         let source = git2::Error::from_str("the file to be deleted has other content");
@@ -176,21 +199,12 @@ pub(crate) fn apply(root: &Path, patch: &Patch) -> Result<AppliedPatch, PatchErr
         let source = git2::Error::from_str("the path leads through a symbolic link");
         return Err(PatchError::DoesNotApply { name: name(), file, hunk: None, source });
     }
-    let scratch = tempfile::Builder::new().prefix("patch-").tempdir_in(root.join(".git"));
-    let scratch = scratch.map_err(|source| PatchError::Io { name: name(), source })?;
-    let mut init = RepositoryInitOptions::new();
-    init.bare(true).external_template(false);
-    let repo = Repository::init_opts(scratch.path(), &init).map_err(git("make a repository for it"))?;
-    let attributes = scratch.path().join("info/attributes");
-    fs::create_dir_all(scratch.path().join("info"))
-        .and_then(|()| fs::write(attributes, crate::checkout::NO_CONVERSION))
-        .map_err(|source| PatchError::Io { name: name(), source })?;
-    repo.set_workdir(root, false).map_err(git("enter the tree"))?;
+    let scratch = Scratch::new(root, patch)?;
     let progress = RefCell::new(Progress::default());
     let mut options = ApplyOptions::new();
     options.delta_callback(|delta| progress.borrow_mut().delta(delta.as_ref()));
     options.hunk_callback(|hunk| progress.borrow_mut().hunk(hunk.as_ref()));
-    let applied = repo.apply(&diff, ApplyLocation::WorkDir, Some(&mut options));
+    let applied = scratch.repo.apply(&diff, ApplyLocation::WorkDir, Some(&mut options));
     drop(options);
     let progress = progress.into_inner();
     match applied {

@@ -255,15 +255,17 @@ impl fmt::Display for Relationship {
         match self {
             Relationship::Same => write!(f, "baseline and candidate are the same commit"),
             Relationship::Ancestor { commits } => {
-                write!(f, "the candidate is {commits} commits after the baseline")
+                write!(f, "the candidate is {} after the baseline", counted(*commits))
             }
             Relationship::Reversed { commits } => {
-                write!(f, "the baseline is {commits} commits after the candidate: they may be exchanged")
+                write!(f, "the baseline is {} after the candidate: they may be exchanged", counted(*commits))
             }
             Relationship::Diverged { merge_base, baseline_only, candidate_only } => write!(
                 f,
-                "the revisions part at {}: {baseline_only} commits of the baseline and {candidate_only} of the candidate",
-                merge_base.short()
+                "the revisions part at {}: {} of the baseline and {} of the candidate",
+                merge_base.short(),
+                counted(*baseline_only),
+                counted(*candidate_only)
             ),
             Relationship::Unrelated => write!(f, "the revisions share no history"),
             Relationship::Undetermined => {
@@ -271,6 +273,10 @@ impl fmt::Display for Relationship {
             }
         }
     }
+}
+
+fn counted(commits: usize) -> String {
+    format!("{commits} commit{}", if commits == 1 { "" } else { "s" })
 }
 
 /// The relationship of two revisions cannot be read.

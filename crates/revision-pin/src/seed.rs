@@ -19,6 +19,8 @@ pub(crate) struct Units {
     pub(crate) units: u64,
     /// Files and folders below the target directory.
     pub(crate) paths: BTreeSet<PathBuf>,
+    /// The target directories in which the units were compiled. A unit may hold the path of its own.
+    pub(crate) origins: BTreeSet<PathBuf>,
 }
 
 /// What a build started from.
@@ -186,7 +188,7 @@ mod tests {
     fn a_list_that_leaves_the_target_directory_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         for path in ["../x", "/etc/passwd", "a/../../b"] {
-            let units = Units { units: 1, paths: BTreeSet::from([PathBuf::from(path)]) };
+            let units = Units { units: 1, paths: BTreeSet::from([PathBuf::from(path)]), ..Units::default() };
             assert!(units.copy(dir.path(), dir.path()).is_err(), "{path}");
         }
     }

@@ -121,6 +121,10 @@ fn relationships_are_told_apart() {
     let diverged = Relationship::Diverged { merge_base: first, baseline_only: 2, candidate_only: 1 };
     assert_eq!(found(third, side), diverged);
     assert_eq!(found(third, orphan), Relationship::Unrelated);
+    assert_eq!(found(second, third).to_string(), "the candidate is 1 commit after the baseline");
+    assert!(
+        found(third, side).to_string().ends_with(": 2 commits of the baseline and 1 commit of the candidate")
+    );
     assert!(found(first, third).is_ancestry() && !found(third, first).is_ancestry());
     let absent = relationship(&fixture.user(), first, "0".repeat(40).parse().unwrap());
     assert!(matches!(absent, Err(RelationshipError::History { .. })));

@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Verification, VerifyError, read_journal, read_manifest, verify};
+use crate::{ReadError, Verification, VerifyError, read_journal, read_manifest, verify};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -129,6 +129,18 @@ fn evidence_is_not_overwritten_unless_asked() {
     let written: Written = record.payload().unwrap();
     assert_eq!(written.replaces, Some(Sha256::of(b"a = 1\n")));
     assert_eq!(fs::read(fixture.dir().join("campaign.toml")).unwrap(), b"a = 2\n");
+}
+
+#[test]
+fn a_file_is_read_only_if_it_is_the_recorded_one() {
+    let fixture = Fixture::new();
+    let bundle = fixture.bundle();
+    let file = bundle.file("campaign.toml").unwrap();
+    assert_eq!(file.read(bundle.dir()).unwrap(), b"a = 1\n");
+    fs::write(fixture.dir().join("campaign.toml"), "a = 2\n").unwrap();
+    assert!(matches!(file.read(bundle.dir()), Err(ReadError::Altered { .. })));
+    fs::remove_file(fixture.dir().join("campaign.toml")).unwrap();
+    assert!(matches!(file.read(bundle.dir()), Err(ReadError::Storage(_))));
 }
 
 #[test]
