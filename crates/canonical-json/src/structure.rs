@@ -131,33 +131,33 @@ struct Tokens {
     outside: u64,
 }
 
-/// Which positions of a block are directly in an object, and which are in no container.
-struct Context {
-    object: u64,
-    root: u64,
-}
-
 /// An open object or array, or the document around all.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Level {
-    /// The first bytes of the last key: zero if there is none, the greatest if they must not be compared.
+    /// The first bytes of the last key: zero if there is none, the greatest number if they do not say the order.
     prefix: u64,
-    /// Where the last key is; in the window unless it was saved.
+    /// Where the last key is in the window, or [`NO_KEY`] or [`SAVED_KEY`].
     key: (usize, usize),
     start: usize,
     /// The number of members of the containers around.
     base: usize,
     is_object: bool,
-    is_saved: bool,
     /// Whether the members are not in order, or not all of them stay.
     is_dirty: bool,
     is_watched: bool,
 }
 
+const NO_KEY: (usize, usize) = (0, 0);
+const SAVED_KEY: (usize, usize) = (usize::MAX, usize::MAX);
+
 impl Level {
     const fn new(is_object: bool, start: usize, base: usize) -> Self {
-        let (is_saved, is_dirty, is_watched) = (false, false, false);
-        Level { prefix: 0, key: (0, 0), start, base, is_object, is_saved, is_dirty, is_watched }
+        Level { prefix: 0, key: NO_KEY, start, base, is_object, is_dirty: false, is_watched: false }
+    }
+
+    /// The document, as an object that has the greatest key: no member can follow, and no second value.
+    const fn document() -> Self {
+        Level { prefix: u64::MAX, ..Level::new(true, 0, 0) }
     }
 }
 
@@ -165,6 +165,8 @@ impl Level {
 #[derive(Clone, Debug)]
 pub(crate) struct Structure<'r, const CANONICAL: bool, O> {
     form: Form,
+    /// The bits of a key's first bytes that bar them from being compared.
+    incomparable: u64,
     max_depth: usize,
     carry: Carry,
     utf8: Utf8,
@@ -228,6 +230,7 @@ impl<'r, const CANONICAL: bool, O: Position> Structure<'r, CANONICAL, O> {
         carry.after_separator.seen = 1 << 63;
         Structure {
             form: rules.form,
+            incomparable: if rules.form == Form::Jcs { 0x8080_8080_8080_8080 } else { 0 },
             max_depth,
             carry,
             utf8: Utf8::default(),
@@ -235,7 +238,7 @@ impl<'r, const CANONICAL: bool, O: Position> Structure<'r, CANONICAL, O> {
             last_close_quote: 0,
             last_backslash: 0,
             low_surrogate: None,
-            levels: vec![Level::new(false, 0, 0)],
+            levels: vec![Level::document()],
             depth: 0,
             saved: Vec::new(),
             watch: Watch::new(rules),
@@ -260,26 +263,16 @@ impl<'r, const CANONICAL: bool, O: Position> Structure<'r, CANONICAL, O> {
         let levels = &mut self.levels[..=self.depth];
         self.saved.resize_with(levels.len().max(self.saved.len()), Vec::new);
         for (level, saved) in levels.iter_mut().zip(&mut self.saved) {
-            if !level.is_saved && level.key.1 != 0 {
+            if level.key != NO_KEY && level.key != SAVED_KEY {
                 saved.clear();
                 saved.extend_from_slice(&window[level.key.0..level.key.1]);
-                level.is_saved = true;
+                level.key = SAVED_KEY;
             }
         }
         self.last_open_quote = self.last_open_quote.saturating_sub(bytes);
         self.last_close_quote = self.last_close_quote.saturating_sub(bytes);
         self.last_backslash = self.last_backslash.saturating_sub(bytes);
         self.low_surrogate = self.low_surrogate.and_then(|at| at.checked_sub(bytes));
-    }
-
-    #[inline(always)]
-    fn top(&self) -> &Level {
-        &self.levels[self.depth]
-    }
-
-    #[inline(always)]
-    fn top_mut(&mut self) -> &mut Level {
-        &mut self.levels[self.depth]
     }
 
     /// Looks at one block. Canonical text has no spaces but those that pad the last block.
@@ -300,8 +293,8 @@ impl<'r, const CANONICAL: bool, O: Position> Structure<'r, CANONICAL, O> {
         }
         let (scalars, scalar_ends, mut error) = self.scalars(backend, ahead, &masks, &tokens);
         error |= masks.control & tokens.in_string | masks.backslash & !tokens.in_string;
-        let context = self.containers(window, at, &tokens)?;
-        error |= self.grammar::<TIGHT>(&tokens, &context, scalars, scalar_ends);
+        let in_object = self.containers(window, at, &tokens)?;
+        error |= self.grammar::<TIGHT>(&tokens, in_object, scalars, scalar_ends);
         if error != 0 {
             return Err(Stop);
         }
@@ -479,126 +472,129 @@ impl<'r, const CANONICAL: bool, O: Position> Structure<'r, CANONICAL, O> {
         (start, after_scalar & !scalar, error)
     }
 
-    /// Follows brackets and compares keys.
+    /// Follows brackets and compares keys; which positions are directly in an object, or in no container.
     #[inline(always)]
-    fn containers(&mut self, window: &[u8], at: usize, tokens: &Tokens) -> Result<Context, Stop> {
-        let mut is_object = self.top().is_object;
-        let mut context = Context {
-            object: 0u64.wrapping_sub(u64::from(is_object)),
-            root: 0u64.wrapping_sub(u64::from(self.depth == 0)),
-        };
+    fn containers(&mut self, window: &[u8], at: usize, tokens: &Tokens) -> Result<u64, Stop> {
+        // What changes with every mark stays in registers; the level only has it while another is the innermost.
+        let mut depth = self.depth;
+        let Level { mut prefix, mut is_object, mut is_watched, .. } = self.levels[depth];
+        let mut in_object = 0u64.wrapping_sub(u64::from(is_object));
         let marks = tokens.open | tokens.close | tokens.colon;
-        let mut left = marks | self.watched_commas(tokens);
+        let mut left = marks | if is_watched && !is_object { tokens.comma } else { 0 };
         while left != 0 {
             let bit = left.trailing_zeros();
             left &= left - 1;
+            let place = at + bit as usize;
             if tokens.colon >> bit & 1 != 0 {
-                self.member(window, at, bit, tokens)?;
+                let key = self.key(at, bit, tokens);
+                if !is_object {
+                    return Err(Stop);
+                }
+                prefix = self.member(window, depth, prefix, key)?;
+                if is_watched {
+                    self.depth = depth;
+                    self.watched_member(window, key, place + 1)?;
+                }
                 continue;
             }
             if (tokens.open | tokens.close) >> bit & 1 == 0 {
-                self.element(window, at + bit as usize)?;
+                self.depth = depth;
+                self.element(window, place)?;
                 continue;
             }
             let is_brace = tokens.brace >> bit & 1 != 0;
-            let was_root = self.depth == 0;
+            let was_object = is_object;
             if tokens.open >> bit & 1 != 0 {
-                self.open(window, at + bit as usize, is_brace)?;
+                self.levels[depth].prefix = prefix;
+                depth += 1;
+                (prefix, is_object) = (0, is_brace);
+                is_watched = self.open(window, depth, place, is_brace)?;
             } else {
-                self.close(window, at + bit as usize, is_brace)?;
+                if depth == 0 || is_object != is_brace {
+                    return Err(Stop);
+                }
+                depth -= 1;
+                self.close(window, depth, place, is_watched)?;
+                Level { prefix, is_object, is_watched, .. } = self.levels[depth];
             }
-            if was_root != (self.depth == 0) {
-                context.root ^= above(bit);
-            }
-            if is_object != self.top().is_object {
-                is_object = !is_object;
-                context.object ^= above(bit);
+            if was_object != is_object {
+                in_object ^= above(bit);
             }
             if !self.watch.is_idle() {
-                left = (marks | self.watched_commas(tokens)) & above(bit);
+                left = (marks | if is_watched && !is_object { tokens.comma } else { 0 }) & above(bit);
             }
         }
+        self.levels[depth].prefix = prefix;
+        self.depth = depth;
         self.last_open_quote = last_of(tokens.open_quote, at, self.last_open_quote);
         if !CANONICAL {
             self.last_close_quote = last_of(tokens.close_quote, at, self.last_close_quote);
         }
-        Ok(context)
+        Ok(in_object)
     }
 
+    /// The key before a colon.
     #[inline(always)]
-    fn watched_commas(&self, tokens: &Tokens) -> u64 {
-        let top = self.top();
-        if top.is_watched && !top.is_object { tokens.comma } else { 0 }
-    }
-
-    #[inline(always)]
-    fn open(&mut self, window: &[u8], at: usize, is_object: bool) -> Result<(), Stop> {
-        if self.depth == self.max_depth {
-            return Err(Stop);
-        }
-        let level = Level::new(is_object, at, if CANONICAL { 0 } else { self.index.len() });
-        self.depth += 1;
-        match self.levels.get_mut(self.depth) {
-            Some(left_over) => *left_over = level,
-            None => self.levels.push(level),
-        }
-        if !self.watch.is_idle() {
-            self.open_watched(window, at, is_object)?;
-        }
-        Ok(())
-    }
-
-    #[inline(always)]
-    fn close(&mut self, window: &[u8], at: usize, is_object: bool) -> Result<(), Stop> {
-        let depth = self.depth;
-        let inner = &self.levels[depth];
-        if depth == 0 || inner.is_object != is_object {
-            return Err(Stop);
-        }
-        self.depth -= 1;
-        if inner.is_watched {
-            return self.close_watched(depth, window, at);
-        }
-        if inner.is_dirty {
-            let span = (inner.start, at);
-            return self.index.record(inner.base, span, window, self.form, &[]).map_err(|_| Stop);
-        }
-        if !CANONICAL {
-            self.index.forget(inner.base);
-        }
-        Ok(())
-    }
-
-    /// A colon: compares the key before it with the key before that.
-    #[inline(always)]
-    fn member(&mut self, window: &[u8], at: usize, bit: u32, tokens: &Tokens) -> Result<(), Stop> {
+    fn key(&self, at: usize, bit: u32, tokens: &Tokens) -> (usize, usize) {
         let open = last_of(tokens.open_quote & below(bit), at, self.last_open_quote);
         let close = if CANONICAL {
             (at + bit as usize).wrapping_sub(1)
         } else {
             last_of(tokens.close_quote & below(bit), at, self.last_close_quote)
         };
-        let key = (open + 1, close);
-        if !self.top().is_object {
+        (open + 1, close)
+    }
+
+    #[inline(always)]
+    fn open(&mut self, window: &[u8], depth: usize, at: usize, is_object: bool) -> Result<bool, Stop> {
+        let level = Level::new(is_object, at, if CANONICAL { 0 } else { self.index.len() });
+        match self.levels.get_mut(depth) {
+            Some(left_over) => *left_over = level,
+            None => self.push_level(level)?,
+        }
+        if self.watch.is_idle() { Ok(false) } else { self.open_watched(window, depth, at, is_object) }
+    }
+
+    #[inline(never)]
+    fn push_level(&mut self, level: Level) -> Result<(), Stop> {
+        if self.levels.len() > self.max_depth {
             return Err(Stop);
         }
+        self.levels.push(level);
+        Ok(())
+    }
+
+    /// The container in this depth continues: the one inside of it ends.
+    #[inline(always)]
+    fn close(&mut self, window: &[u8], depth: usize, at: usize, is_watched: bool) -> Result<(), Stop> {
+        if is_watched {
+            return self.close_watched(window, depth + 1, at);
+        }
         if !CANONICAL {
-            self.index.push(open);
-        }
-        if CANONICAL || !self.top().is_dirty {
-            let prefix = self.prefix(window, key)?;
-            if prefix <= self.top().prefix || prefix == u64::MAX {
-                self.compare(window, key, prefix)?;
+            let Level { base, start, is_dirty, .. } = self.levels[depth + 1];
+            if is_dirty {
+                return self.index.record(base, (start, at), window, self.form, &[]).map_err(|_| Stop);
             }
-            let top = self.top_mut();
-            top.prefix = prefix;
-            top.key = key;
-            top.is_saved = false;
-        }
-        if self.top().is_watched {
-            self.watched_member(window, key, at + bit as usize + 1)?;
+            self.index.forget(base);
         }
         Ok(())
+    }
+
+    /// Compares a key with the key before; its first bytes.
+    #[inline(always)]
+    fn member(&mut self, window: &[u8], depth: usize, before: u64, key: (usize, usize)) -> Result<u64, Stop> {
+        if !CANONICAL {
+            self.index.push(key.0 - 1);
+            if self.levels[depth].is_dirty {
+                return Ok(before);
+            }
+        }
+        let prefix = self.prefix(window, key)?;
+        if prefix <= before || prefix == u64::MAX {
+            self.compare(window, depth, key, before == u64::MAX || prefix == u64::MAX)?;
+        }
+        self.levels[depth].key = key;
+        Ok(prefix)
     }
 
     /// The first eight bytes of a key, the first one highest; the greatest number if they do not say the order.
@@ -613,28 +609,34 @@ impl<'r, const CANONICAL: bool, O: Position> Structure<'r, CANONICAL, O> {
             None => short_prefix(window.get(start..).unwrap_or_default()),
         };
         let prefix = if length < 8 { bytes & !(u64::MAX >> (8 * length)) } else { bytes };
-        let is_special = self.last_backslash > start && has_escape(window, start, end)
-            || self.form == Form::Jcs && prefix & 0x8080_8080_8080_8080 != 0;
-        Ok(if is_special { u64::MAX } else { prefix })
+        let is_special = self.last_backslash > start && has_escape(window, start, end);
+        Ok(if is_special || prefix & self.incomparable != 0 { u64::MAX } else { prefix })
     }
 
     /// Compares a key with the one before when their first bytes do not say which is greater.
     #[inline(never)]
-    fn compare(&mut self, window: &[u8], key: (usize, usize), prefix: u64) -> Result<(), Stop> {
-        let current = window.get(key.0..key.1).ok_or(Stop)?;
-        let Level { key: (start, end), is_saved, prefix: prefix_before, .. } = *self.top();
-        if end == 0 {
-            return Ok(());
+    fn compare(
+        &mut self,
+        window: &[u8],
+        depth: usize,
+        key: (usize, usize),
+        is_special: bool,
+    ) -> Result<(), Stop> {
+        if depth == 0 {
+            return Err(Stop);
         }
-        let before = if is_saved { &self.saved[self.depth] } else { window.get(start..end).ok_or(Stop)? };
-        let is_plain = prefix != u64::MAX
-            && prefix_before != u64::MAX
-            && (self.form == Form::Lexical || before.is_ascii() && current.is_ascii());
+        let current = window.get(key.0..key.1).ok_or(Stop)?;
+        let before = match self.levels[depth].key {
+            NO_KEY => return Ok(()),
+            SAVED_KEY => &self.saved[depth],
+            (start, end) => window.get(start..end).ok_or(Stop)?,
+        };
+        let is_plain = !is_special && (self.form == Form::Lexical || before.is_ascii() && current.is_ascii());
         let order = if is_plain { before.cmp(current) } else { compare_decoded(before, current, self.form) };
         match order {
             Ordering::Less => Ok(()),
             Ordering::Greater if !CANONICAL => {
-                self.top_mut().is_dirty = true;
+                self.levels[depth].is_dirty = true;
                 Ok(())
             }
             _ => Err(Stop),
@@ -646,7 +648,7 @@ impl<'r, const CANONICAL: bool, O: Position> Structure<'r, CANONICAL, O> {
     fn grammar<const TIGHT: bool>(
         &mut self,
         tokens: &Tokens,
-        context: &Context,
+        in_object: u64,
         scalars: u64,
         scalar_ends: u64,
     ) -> u64 {
@@ -657,7 +659,7 @@ impl<'r, const CANONICAL: bool, O: Position> Structure<'r, CANONICAL, O> {
 
         let opened = carry.after_open.after::<TIGHT>(open, space) & !(value | close);
         let separated = carry.after_separator.after::<TIGHT>(comma | colon, space) & !value;
-        let key_place = carry.key_place.after::<TIGHT>(open & brace | comma & context.object, space);
+        let key_place = carry.key_place.after::<TIGHT>(open & brace | comma & in_object, space);
         let no_key = key_place & value & !open_quote;
 
         let key_end = run_end(key_place & open_quote, in_string, &mut carry.key_string);
@@ -665,7 +667,7 @@ impl<'r, const CANONICAL: bool, O: Position> Structure<'r, CANONICAL, O> {
 
         let value_end = shift(close_quote & !key_end | close, &mut carry.after_value.seen) | scalar_ends;
         let ended = if TIGHT { value_end } else { run_end(value_end, space, &mut carry.after_value.space) };
-        opened | separated | no_key | no_colon | ended & !(comma | close) | comma & context.root
+        opened | separated | no_key | no_colon | ended & !(comma | close)
     }
 
     fn finish(&mut self) -> Result<(), Stop> {
@@ -695,14 +697,25 @@ impl<'r, const CANONICAL: bool, O: Position> Structure<'r, CANONICAL, O> {
 /// What the rules ask for, where they ask for something.
 impl<const CANONICAL: bool, O: Position> Structure<'_, CANONICAL, O> {
     #[cold]
-    fn open_watched(&mut self, window: &[u8], at: usize, is_object: bool) -> Result<(), Stop> {
+    fn open_watched(
+        &mut self,
+        window: &[u8],
+        depth: usize,
+        at: usize,
+        is_object: bool,
+    ) -> Result<bool, Stop> {
+        // Everything below works on the innermost level.
+        self.depth = depth;
         if is_object && self.watch.wants_array() {
             return Err(Stop);
         }
         let is_watched = self.watch.open();
-        self.top_mut().is_watched = is_watched;
+        self.levels[depth].is_watched = is_watched;
         let is_empty = window.get(skip_space(window, at + 1)) == Some(&b']');
-        if is_watched && !is_object && !is_empty { self.begin_element(window, at) } else { Ok(()) }
+        if is_watched && !is_object && !is_empty {
+            self.begin_element(window, at)?;
+        }
+        Ok(is_watched)
     }
 
     /// A comma in a watched array.
@@ -726,7 +739,7 @@ impl<const CANONICAL: bool, O: Position> Structure<'_, CANONICAL, O> {
     fn begin_element(&mut self, window: &[u8], at: usize) -> Result<(), Stop> {
         let start = skip_space(window, at + 1);
         let accepted = self.watch.element();
-        self.top_mut().is_dirty |= accepted.is_excluded;
+        self.levels[self.depth].is_dirty |= accepted.is_excluded;
         if let Some(watched) = self.watch.innermost()
             && !accepted.is_excluded
             && (!CANONICAL || watched.starts.is_empty())
@@ -742,7 +755,7 @@ impl<const CANONICAL: bool, O: Position> Structure<'_, CANONICAL, O> {
         let key_text: Cow<'_, str> = Text::new(text, text.contains('\\')).decode();
         let accepted = self.watch.member(&key_text);
         if accepted.is_excluded {
-            self.top_mut().is_dirty = true;
+            self.levels[self.depth].is_dirty = true;
             if let Some(watched) = self.watch.innermost() {
                 watched.starts.push(key.0 - 1);
             }
@@ -772,8 +785,9 @@ impl<const CANONICAL: bool, O: Position> Structure<'_, CANONICAL, O> {
     }
 
     #[cold]
-    fn close_watched(&mut self, depth: usize, window: &[u8], at: usize) -> Result<(), Stop> {
-        let level = self.levels[depth].clone();
+    fn close_watched(&mut self, window: &[u8], depth: usize, at: usize) -> Result<(), Stop> {
+        let level = self.levels[depth];
+        self.depth = depth - 1;
         if !level.is_object {
             self.end_element()?;
         }
