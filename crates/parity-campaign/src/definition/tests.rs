@@ -71,9 +71,9 @@ fn one_fault_one_message() {
     check("seed = 1", "seed = 1\npairs = 7", "key measure.run.pairs");
     check("seed = 1", "seed = 1\npairs = 58", "key measure.gate.pairs: must be measure.run.pairs, 58");
     check("rows = 1", "rows = 4", "key measure.gate.diagnostics.rows");
-    check("[measure.gate.diagnostics]", "[measure.gate]\nconfidence = 1.0\n[measure.gate.diagnostics]", "line 28");
+    check("[measure.gate.diagnostics]", "[measure.gate]\nconfidence = 1.0\n[measure.gate.diagnostics]", "between 0 and 1");
     check("[measure.gate.diagnostics]", "[measure.gate]\nlimit_ratio = -1.0\n[measure.gate.diagnostics]", "measure.gate");
-    check("seed = 1", "seed = -1", "line 27");
+    check("seed = 1", "seed = -1", "line 24");
     check("min = 1", "min = 0", "row[0].pressure");
     check("workers = 4", "prefill_workers = 4", "row[0].workers");
     check("topology = \"aggregated\"", "topology = \"disaggregated\"", "row[0].prefill_workers");

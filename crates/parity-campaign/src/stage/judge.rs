@@ -218,8 +218,9 @@ fn qualify(
     totals: WorkloadTotals,
     record: &mut RowRecord,
 ) {
-    let expectation =
-        Expectation::new(row, totals).with_reviewed_exclusions(definition.reviewed_exclusions());
+    let expectation = Expectation::new(row, totals)
+        .with_reviewed_exclusions(definition.reviewed_exclusions())
+        .with_replay(definition.replay.arrival_speedup_ratio, u64::from(definition.trace.block_size.get()));
     let mut findings = Findings::default();
     let mut checked = Side::BOTH.map(|side| {
         let report = of(reports, side).into_iter().next()?;

@@ -262,10 +262,11 @@ fn explain(reason: &Reason) -> String {
         Reason::DiagnosticBreached { test, p_value, threshold } => {
             format!("diagnostic {test} was breached: p = {p_value:.2e}, threshold {threshold:.2e}")
         }
-        Reason::NotCorroborated { bound_ratio, assumed_autocorrelation } => format!(
-            "bounds that allow for an autocorrelation of {assumed_autocorrelation:.2} do not decide (bound {})",
+        Reason::NotCorroborated { bound_ratio, rank_distance_factor } => format!(
+            "bounds that allow for dependence (ranks {rank_distance_factor:.2} times as far out) do not decide (bound {})",
             bound_ratio.map_or("outside the sample".to_owned(), |ratio| format!("{ratio:.5}"))
         ),
+        Reason::ArmOrderUnknown => "it is not known which arm ran first".to_owned(),
         other => serde_json::to_string(other).unwrap_or_else(|error| error.to_string()),
     }
 }
