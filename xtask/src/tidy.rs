@@ -98,7 +98,8 @@ fn check_protocol(faults: &mut Vec<String>) -> Result<()> {
         gather(&folder, &mut sources)?;
     }
     let missing = named_tests(&text).into_iter().filter(|name| !sources.contains(&format!("fn {name}(")));
-    faults.extend(missing.map(|name| format!("docs/protocol.md names the test {name}, which does not exist")));
+    faults
+        .extend(missing.map(|name| format!("docs/protocol.md names the test {name}, which does not exist")));
     Ok(())
 }
 
@@ -148,7 +149,8 @@ mod tests {
 
     #[test]
     fn tests_are_read_from_the_last_column() {
-        let protocol = "| D1 | a | `not_here.rs` | `a_test`, `other/path_x`; later: not yet |\nprose `not_this`\n";
+        let protocol =
+            "| D1 | a | `not_here.rs` | `a_test`, `other/path_x`; later: not yet |\nprose `not_this`\n";
         assert_eq!(named_tests(protocol), BTreeSet::from(["a_test"]));
     }
 

@@ -10,11 +10,13 @@ use crate::console::{Failure, exit_of};
 use crate::run::campaign;
 
 pub(crate) fn run(args: &DemoArgs, format: MessageFormat) -> Result<Exit, Failure> {
-    let scratch = tempfile::Builder::new().prefix("kvrp-demo-").tempdir().context("make a temporary folder")?;
+    let scratch =
+        tempfile::Builder::new().prefix("kvrp-demo-").tempdir().context("make a temporary folder")?;
     let demo = create(&scratch.path().join("demo"), args.fault()?)
         .map_err(|error| Failure::new(Exit::HostUnfit, describe_error(&error)))?;
     let folder = demo.trace.parent().unwrap_or(Path::new("."));
-    let file = demo_campaign(&demo, folder).map_err(|error| Failure::new(Exit::Bug, describe_error(&error)))?;
+    let file =
+        demo_campaign(&demo, folder).map_err(|error| Failure::new(Exit::Bug, describe_error(&error)))?;
     let out = args.out.clone().unwrap_or_else(|| scratch.path().join("evidence"));
     let report = campaign(&file, &Options::new(&out), format)?;
     if let Some(kept) = &args.out {

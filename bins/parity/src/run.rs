@@ -28,7 +28,11 @@ fn read_campaign(path: &Path) -> Result<CampaignFile, Failure> {
 }
 
 /// Runs a campaign under the signals of this process and prints its report.
-pub(crate) fn campaign(file: &CampaignFile, options: &Options, format: MessageFormat) -> Result<Report, Failure> {
+pub(crate) fn campaign(
+    file: &CampaignFile,
+    options: &Options,
+    format: MessageFormat,
+) -> Result<Report, Failure> {
     let interrupt = Interrupt::install()
         .map_err(|error| Failure::new(Exit::HostUnfit, format!("install signal handlers: {error}")))?;
     let cancel = CancelToken::from_flag(interrupt.flag());

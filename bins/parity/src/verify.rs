@@ -7,8 +7,8 @@ use crate::cli::VerifyArgs;
 use crate::console::Failure;
 
 pub(crate) fn run(args: &VerifyArgs, format: MessageFormat) -> Result<Exit, Failure> {
-    let verification = evidence::verify(&args.dir)
-        .map_err(|error| Failure::new(Exit::BadInput, describe_error(&error)))?;
+    let verification =
+        evidence::verify(&args.dir).map_err(|error| Failure::new(Exit::BadInput, describe_error(&error)))?;
     let mut out = Output::stdout();
     match format {
         MessageFormat::Json => {
@@ -28,7 +28,11 @@ fn human(out: &mut impl Write, found: &Verification) -> std::io::Result<()> {
         None => writeln!(out, "not sealed: the campaign did not come to its end")?,
     }
     for altered in &found.altered {
-        writeln!(out, "altered {}: recorded {}, found {}", altered.path, altered.recorded_sha256, altered.found_sha256)?;
+        writeln!(
+            out,
+            "altered {}: recorded {}, found {}",
+            altered.path, altered.recorded_sha256, altered.found_sha256
+        )?;
     }
     for missing in &found.missing {
         writeln!(out, "missing {}", missing.path)?;

@@ -74,7 +74,15 @@ impl Stage {
 
     fn arguments(&self) -> Vec<String> {
         let path = |name: &str| self.folder.path().join(name).display().to_string();
-        let words = ["run", "--campaign", &path("campaign.toml"), "--out", &path("evidence"), "--staging", &path("staging")];
+        let words = [
+            "run",
+            "--campaign",
+            &path("campaign.toml"),
+            "--out",
+            &path("evidence"),
+            "--staging",
+            &path("staging"),
+        ];
         words.map(str::to_owned).to_vec()
     }
 
@@ -150,13 +158,17 @@ fn parity() -> Command {
 fn check(scene: &Scene, codes: &[i32], says: &[&str]) {
     let stage = scene.set_up();
     let output = parity().args(stage.arguments()).args(&scene.args).output().expect("the command runs");
-    let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let text =
+        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     let code = output.status.code().expect("no signal");
     assert!(codes.contains(&code), "exit code {code}, expected {codes:?}\n{text}");
     for expected in says {
         assert!(text.contains(expected), "{expected:?} is not in\n{text}");
     }
-    assert!(!String::from_utf8_lossy(&output.stdout).contains(stage.folder.path().to_str().unwrap()), "a host path\n{text}");
+    assert!(
+        !String::from_utf8_lossy(&output.stdout).contains(stage.folder.path().to_str().unwrap()),
+        "a host path\n{text}"
+    );
     stage.check_clean();
 }
 
@@ -180,7 +192,11 @@ fn a_harness_that_fails_is_a_failed_target() {
         ("always metric -1", "where a finite number above 0 was expected"),
         ("always not-replay-bench", "replay_bench is false"),
     ] {
-        check(&Scene::candidate(script), &[6], &["candidate repetition", says, "**TARGET FAILED**", "semantic: **FAIL**"]);
+        check(
+            &Scene::candidate(script),
+            &[6],
+            &["candidate repetition", says, "**TARGET FAILED**", "semantic: **FAIL**"],
+        );
     }
 }
 
@@ -203,7 +219,8 @@ fn a_failure_while_measuring_blocks_the_row() {
 
 #[test]
 fn a_missing_metric_stops_for_review() {
-    let says = ["metric \"replay_execution_ms\" is absent", "performance: **not measured**", "### Stop for review"];
+    let says =
+        ["metric \"replay_execution_ms\" is absent", "performance: **not measured**", "### Stop for review"];
     check(&Scene::candidate("always no-metric"), &[8], &says);
 }
 
@@ -224,7 +241,16 @@ fn a_difference_is_shown_by_shape() {
     let changed = edit_pointer(reports::VLLM_AGGREGATED, "/summary/max_itl_ms", "12.5");
     let mut scene = Scene::honest();
     scene.candidate = scene.candidate.with_report("vllm-aggregated", &changed);
-    check(&scene, &[1], &["| vllm-aggregated | **DIFFERS** |", "`/summary/max_itl_ms`", "12.5", "| sglang-aggregated | match |"]);
+    check(
+        &scene,
+        &[1],
+        &[
+            "| vllm-aggregated | **DIFFERS** |",
+            "`/summary/max_itl_ms`",
+            "12.5",
+            "| sglang-aggregated | match |",
+        ],
+    );
 }
 
 #[test]
@@ -261,7 +287,11 @@ fn a_relationship_that_is_not_ancestry_must_be_stated() {
 
 #[test]
 fn a_missing_option_is_named_before_anything_runs() {
-    check(&Scene::candidate("always hide-flag --max-num-seqs"), &[8], &["the protocol needs updating", "--max-num-seqs"]);
+    check(
+        &Scene::candidate("always hide-flag --max-num-seqs"),
+        &[8],
+        &["the protocol needs updating", "--max-num-seqs"],
+    );
 }
 
 #[test]
@@ -270,15 +300,27 @@ fn bad_input_is_refused_with_one_clear_error() {
     check(&at("commit = \"", "commit = \"x"), &[4], &["key baseline.commit", "pin it"]);
     check(&at("count = 40", "count = 41"), &[4], &["stage slice", "40 rows"]);
     check(&at("count = 40", "coutn = 40"), &[4], &["did you mean `count`?"]);
-    check(&at("file = \"trace.jsonl\"", "file = \"absent.jsonl\""), &[4], &["stage slice", "no trace with SHA-256"]);
+    check(
+        &at("file = \"trace.jsonl\"", "file = \"absent.jsonl\""),
+        &[4],
+        &["stage slice", "no trace with SHA-256"],
+    );
     check(
         &at("count = 40", &format!("count = 40\nslice_sha256 = \"{}\"", "0".repeat(64))),
         &[4],
         &["stage slice", "0000000000000000"],
     );
-    check(&at("[trace]", "features = [\"replay-bench\", \"absent-feature\"]\n[trace]"), &[8], &["stage build", "absent-feature"]);
+    check(
+        &at("[trace]", "features = [\"replay-bench\", \"absent-feature\"]\n[trace]"),
+        &[8],
+        &["stage build", "absent-feature"],
+    );
     check(&at("package = \"standin-harness\"", "package = \"absent\""), &[8], &["stage build", "absent"]);
-    check(&at("free_disk_bytes = 1", "free_disk_bytes = 1000000000000000"), &[5], &["stage build", "bytes of disk"]);
+    check(
+        &at("free_disk_bytes = 1", "free_disk_bytes = 1000000000000000"),
+        &[5],
+        &["stage build", "bytes of disk"],
+    );
     check(&at("[host]", "[placement]\nmeasured_cpus = \"9999\"\n[host]"), &[5], &["stage place", "9999"]);
 }
 
@@ -292,7 +334,8 @@ fn a_trace_that_is_not_the_named_one_is_refused() {
 
 #[test]
 fn an_unreviewed_exclusion_stops_for_review() {
-    let scene = Scene::honest().edit("subject = \"/planner/html_report_path\"", "subject = \"/planner/another\"");
+    let scene =
+        Scene::honest().edit("subject = \"/planner/html_report_path\"", "subject = \"/planner/another\"");
     check(&scene, &[8], &["**STOP FOR REVIEW**", "/planner/html_report_path"]);
 }
 
@@ -360,7 +403,12 @@ fn testkit_spawn(stage: &Stage) -> std::process::Child {
     use std::process::Stdio;
     #[expect(clippy::disallowed_methods, reason = "a test starts the command under test and signals it")]
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_parity"));
-    command.args(stage.arguments()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the command starts")
+    command
+        .args(stage.arguments())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the command starts")
 }
 
 fn journal_has(out: &Path, text: &str) -> bool {
@@ -393,7 +441,12 @@ fn verify_names_what_was_altered() {
     parity().arg("verify").arg(&out).assert().code(0).stdout(predicates::str::contains("intact"));
     let report = fs::read_to_string(out.join("report.json")).unwrap();
     fs::write(out.join("report.json"), report.replace("PASS", "FAIL")).unwrap();
-    parity().arg("verify").arg(&out).assert().code(1).stdout(predicates::str::contains("altered report.json"));
+    parity()
+        .arg("verify")
+        .arg(&out)
+        .assert()
+        .code(1)
+        .stdout(predicates::str::contains("altered report.json"));
 }
 
 #[test]
@@ -403,7 +456,17 @@ fn init_writes_a_pinned_campaign_that_parses() {
     let file = stage.folder.path().join("new.toml");
     let output = file.display().to_string();
     parity()
-        .args(["init", "--baseline", "HEAD~1", "--candidate", "HEAD", "--repo", &repository, "--output", &output])
+        .args([
+            "init",
+            "--baseline",
+            "HEAD~1",
+            "--candidate",
+            "HEAD",
+            "--repo",
+            &repository,
+            "--output",
+            &output,
+        ])
         .assert()
         .code(0);
     let text = fs::read_to_string(&file).unwrap();

@@ -61,7 +61,8 @@ fn pipeline(context: &mut Context<'_>) -> Result<Report, CampaignError> {
         Ok(placed)
     })?;
     let rows = judge_rows(context, &built, &sliced, &placed)?;
-    context.timed(Stage::Lifecycle, |context| context.append(Stage::Lifecycle, "lifecycle", &lifecycles()))?;
+    context
+        .timed(Stage::Lifecycle, |context| context.append(Stage::Lifecycle, "lifecycle", &lifecycles()))?;
     let stop = rows.metric_missing.as_deref();
     let measurements = measure_rows(context, &rows.records, &built, &sliced, &placed, stop)?;
     let parts = Parts {
@@ -155,9 +156,14 @@ fn measure_rows(
     metric_stop: Option<&str>,
 ) -> Result<Vec<MeasureRecord>, CampaignError> {
     let definition = context.definition();
-    let decisions: Vec<Measurable> = rows.iter().map(|row| measurable(definition, row, metric_stop)).collect();
+    let decisions: Vec<Measurable> =
+        rows.iter().map(|row| measurable(definition, row, metric_stop)).collect();
     let none = decisions.iter().all(|decision| matches!(decision, Measurable::No { .. }));
-    let node = if none { None } else { Some(context.timed(Stage::Measure, |c| measure::Node::prepare(c, built, sliced))?) };
+    let node = if none {
+        None
+    } else {
+        Some(context.timed(Stage::Measure, |c| measure::Node::prepare(c, built, sliced))?)
+    };
     let mut records = Vec::with_capacity(rows.len());
     for (row, decision) in definition.rows.iter().zip(decisions) {
         let record = match (decision, &node) {
@@ -188,7 +194,10 @@ fn conclude(context: &mut Context<'_>, parts: Parts) -> Result<Report, CampaignE
     context.timed(Stage::Report, |context| {
         let report = assemble(context, parts);
         context.record(Stage::Report, "report.json", &report)?;
-        context.bundle.write_file("report.md", markdown(&report).as_bytes()).at(Stage::Report, Cause::HostUnfit)?;
+        context
+            .bundle
+            .write_file("report.md", markdown(&report).as_bytes())
+            .at(Stage::Report, Cause::HostUnfit)?;
         Ok(report)
     })
 }
@@ -223,9 +232,8 @@ fn assemble(context: &Context<'_>, parts: Parts) -> Report {
 /// Labels that go wherever a timing result goes.
 pub(crate) fn labels(definition: &Definition) -> Vec<String> {
     let preflight = definition.preflight.then(|| "PREFLIGHT".to_owned());
-    let metric = (!definition.is_authoritative()).then(|| {
-        format!("NON-AUTHORITATIVE: {} is not {AUTHORITATIVE_METRIC}", definition.measure.metric)
-    });
+    let metric = (!definition.is_authoritative())
+        .then(|| format!("NON-AUTHORITATIVE: {} is not {AUTHORITATIVE_METRIC}", definition.measure.metric));
     preflight.into_iter().chain(metric).collect()
 }
 

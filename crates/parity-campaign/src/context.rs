@@ -34,7 +34,14 @@ impl Options {
     /// A campaign whose evidence goes to `out`, staged in the system's temporary folder.
     #[must_use]
     pub fn new(out: impl Into<PathBuf>) -> Self {
-        Options { out: out.into(), repository: None, trace: None, staging: std::env::temp_dir(), seed: None, keep_work: false }
+        Options {
+            out: out.into(),
+            repository: None,
+            trace: None,
+            staging: std::env::temp_dir(),
+            seed: None,
+            keep_work: false,
+        }
     }
 }
 
@@ -123,12 +130,22 @@ impl<'a> Context<'a> {
     }
 
     /// Appends to the journal.
-    pub(crate) fn append(&self, stage: Stage, kind: &str, payload: &impl Serialize) -> Result<(), CampaignError> {
+    pub(crate) fn append(
+        &self,
+        stage: Stage,
+        kind: &str,
+        payload: &impl Serialize,
+    ) -> Result<(), CampaignError> {
         self.bundle.append(kind, payload).map(drop).at(stage, Cause::HostUnfit)
     }
 
     /// Writes one record of a finished stage as pretty JSON.
-    pub(crate) fn record(&self, stage: Stage, path: &str, value: &impl Serialize) -> Result<FileRef, CampaignError> {
+    pub(crate) fn record(
+        &self,
+        stage: Stage,
+        path: &str,
+        value: &impl Serialize,
+    ) -> Result<FileRef, CampaignError> {
         let mut bytes = serde_json::to_vec_pretty(value).at(stage, Cause::Bug)?;
         bytes.push(b'\n');
         self.bundle.write_file(path, &bytes).at(stage, Cause::HostUnfit)

@@ -9,7 +9,7 @@ use crate::definition::{Definition, Engine, Row, Topology, TransferTiming};
 
 /// What one process is asked to write.
 #[derive(Clone, Copy, Debug)]
-pub enum Outputs<'a> {
+pub(crate) enum Outputs<'a> {
     /// A canonical report and a timing record: a correctness repetition.
     Report {
         /// Where the report goes.
@@ -26,7 +26,12 @@ pub enum Outputs<'a> {
 
 /// The arguments of one fresh process for one row.
 #[must_use]
-pub fn arguments(definition: &Definition, row: &Row, trace: &Path, outputs: Outputs<'_>) -> Vec<OsString> {
+pub(crate) fn arguments(
+    definition: &Definition,
+    row: &Row,
+    trace: &Path,
+    outputs: Outputs<'_>,
+) -> Vec<OsString> {
     let mut args = vec![trace.as_os_str().to_owned()];
     for (flag, value) in row_options(definition, row) {
         args.extend([flag.into(), value.into()]);

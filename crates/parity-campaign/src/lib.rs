@@ -42,12 +42,13 @@ pub use error::{CampaignError, Cause};
 pub use harness::{missing_flags, needed_flags, row_options};
 pub use record::{
     AppliedPatch, ArtifactRecord, Both, BuildRecord, CanonicalDigest, DifferenceRecord, Growth, Measurable,
-    MeasureRecord, PerformanceVerdict, PinRecord, PinnedRevision, PlaceRecord, RatioBounds, RepetitionRecord, ReportFile,
-    RowOutcome, RowRecord, SemanticVerdict, Side,
+    MeasureRecord, PerformanceVerdict, PinRecord, PinnedRevision, PlaceRecord, RatioBounds, RepetitionRecord,
+    ReportFile, RowOutcome, RowRecord, SemanticVerdict, Side,
 };
 pub use report::{
-    Conclusion, PULL_REQUEST_COMMENT_CHARS, REPORT_SCHEMA, Report, markdown, performance_verdict, semantic_verdict,
+    Conclusion, PULL_REQUEST_COMMENT_CHARS, REPORT_SCHEMA, Report, markdown, performance_verdict,
+    semantic_verdict,
 };
 pub use stage::Stage;
-pub use template::{InitError, InitRequest, demo_campaign, init};
 pub use stage::slice::TRACES_VARIABLE;
+pub use template::{InitError, InitRequest, demo_campaign, init};

@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 use crate::context::StageTime;
 use crate::definition::Review;
 use crate::record::{
-    BuildRecord, MeasureRecord, PerformanceVerdict, PinRecord, PlaceRecord, RowOutcome, RowRecord, SemanticVerdict,
+    BuildRecord, MeasureRecord, PerformanceVerdict, PinRecord, PlaceRecord, RowOutcome, RowRecord,
+    SemanticVerdict,
 };
 
 mod markdown;

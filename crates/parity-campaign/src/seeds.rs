@@ -16,7 +16,12 @@ pub(crate) fn rows() -> Vec<Row> {
 }
 
 fn vllm(name: &str, num_gpu_blocks: u64, pressure: PressureBand) -> Row {
-    Row { block_size: 64, max_num_seqs: 16, max_num_batched_tokens: 8_192, ..row(name, Engine::Vllm, num_gpu_blocks, pressure) }
+    Row {
+        block_size: 64,
+        max_num_seqs: 16,
+        max_num_batched_tokens: 8_192,
+        ..row(name, Engine::Vllm, num_gpu_blocks, pressure)
+    }
 }
 
 fn sglang(name: &str, num_gpu_blocks: u64, pressure: PressureBand) -> Row {

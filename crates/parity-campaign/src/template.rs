@@ -8,7 +8,8 @@ use paired_stats::{Gate, OnBreach};
 use thiserror::Error;
 
 use crate::definition::{
-    Build, CAMPAIGN_SCHEMA, Canonical, Definition, HostNeeds, Measure, Placement, Replay, Repository, Revision, Row, Trace,
+    Build, CAMPAIGN_SCHEMA, Canonical, Definition, HostNeeds, Measure, Placement, Replay, Repository,
+    Revision, Row, Trace,
 };
 use crate::definition::{CampaignFile, DefinitionError};
 use crate::demo::DemoRepository;
@@ -73,7 +74,11 @@ pub fn init(request: &InitRequest) -> Result<String, InitError> {
         None => (Sha256::of(b""), None),
     };
     let rows = crate::seeds::rows();
-    let revision = |commit: &str, name: &str| Revision { commit: commit.to_owned(), label: name.to_owned(), features: None };
+    let revision = |commit: &str, name: &str| Revision {
+        commit: commit.to_owned(),
+        label: name.to_owned(),
+        features: None,
+    };
     let definition = Definition {
         name: "my-campaign".to_owned(),
         analysis: "Say here why this campaign exists and what it is expected to show.".to_owned(),
@@ -83,7 +88,8 @@ pub fn init(request: &InitRequest) -> Result<String, InitError> {
         trace: Trace { file: trace_file, ..trace(trace_sha256, 5_000) },
         ..blank(rows, 60)
     };
-    let text = toml::to_string_pretty(&definition).map_err(|source| InitError::Write { source: source.into() })?;
+    let text =
+        toml::to_string_pretty(&definition).map_err(|source| InitError::Write { source: source.into() })?;
     Ok(format!("{HEAD}{text}"))
 }
 
@@ -95,7 +101,8 @@ const HEAD: &str = "\
 ";
 
 fn resolve(repository: &Path, name: &str) -> Result<String, InitError> {
-    let wrong = |source| InitError::Resolve { repository: repository.to_path_buf(), name: name.to_owned(), source };
+    let wrong =
+        |source| InitError::Resolve { repository: repository.to_path_buf(), name: name.to_owned(), source };
     let git = git2::Repository::open(repository).map_err(wrong)?;
     let object = git.revparse_single(name).map_err(wrong)?;
     Ok(object.peel_to_commit().map_err(wrong)?.id().to_string())
@@ -150,7 +157,11 @@ fn blank(rows: Vec<Row>, pairs: u32) -> Definition {
 ///
 /// The definition cannot be written as TOML or does not pass its own checks: a bug of ours.
 pub fn demo_campaign(demo: &DemoRepository, folder: &Path) -> Result<CampaignFile, DefinitionError> {
-    let revision = |commit: &str, label: &str| Revision { commit: commit.to_owned(), label: label.to_owned(), features: None };
+    let revision = |commit: &str, label: &str| Revision {
+        commit: commit.to_owned(),
+        label: label.to_owned(),
+        features: None,
+    };
     let mut definition = Definition {
         name: "demo".to_owned(),
         analysis: "A small replay harness in two revisions, to see the whole protocol work.".to_owned(),
@@ -158,7 +169,10 @@ pub fn demo_campaign(demo: &DemoRepository, folder: &Path) -> Result<CampaignFil
         baseline: revision(&demo.baseline, "demo baseline"),
         candidate: revision(&demo.candidate, "demo candidate"),
         build: demo.build.clone(),
-        trace: Trace { file: demo.trace.file_name().map(PathBuf::from), ..trace(demo.trace_sha256, demo.trace_rows) },
+        trace: Trace {
+            file: demo.trace.file_name().map(PathBuf::from),
+            ..trace(demo.trace_sha256, demo.trace_rows)
+        },
         replay: Replay { time_limit_s: 60, ..Replay::default() },
         host: HostNeeds { free_disk_bytes: 256 << 20 },
         ..blank(demo.rows.clone(), 60)

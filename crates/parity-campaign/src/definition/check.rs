@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use crate::error::with_causes;
 
 use super::{
-    CAMPAIGN_SCHEMA, CLOSED_EXCLUSIONS, Definition, DefinitionError, Engine, Patch, PatchKind, PatchTarget, Revision,
-    Row, Topology,
+    CAMPAIGN_SCHEMA, CLOSED_EXCLUSIONS, Definition, DefinitionError, Engine, Patch, PatchKind, PatchTarget,
+    Revision, Row, Topology,
 };
 
 type Checked = Result<(), DefinitionError>;
@@ -21,7 +21,11 @@ fn require(holds: bool, key: impl Into<String>, message: impl Into<String>) -> C
 
 impl Definition {
     pub(super) fn check(&self) -> Checked {
-        require(self.schema == CAMPAIGN_SCHEMA, "schema", format!("expected {CAMPAIGN_SCHEMA:?}, found {:?}", self.schema))?;
+        require(
+            self.schema == CAMPAIGN_SCHEMA,
+            "schema",
+            format!("expected {CAMPAIGN_SCHEMA:?}, found {:?}", self.schema),
+        )?;
         check_name("name", &self.name)?;
         check_revision("baseline", &self.baseline)?;
         check_revision("candidate", &self.candidate)?;
@@ -55,7 +59,11 @@ impl Definition {
         let mut names = BTreeSet::new();
         for (index, row) in self.rows.iter().enumerate() {
             check_row(&format!("row[{index}]"), row)?;
-            require(names.insert(&row.name), format!("row[{index}].name"), format!("{:?} is used twice", row.name))?;
+            require(
+                names.insert(&row.name),
+                format!("row[{index}].name"),
+                format!("{:?} is used twice", row.name),
+            )?;
         }
         Ok(())
     }
@@ -71,11 +79,8 @@ impl Definition {
 
     fn check_reviews(&self) -> Checked {
         for (index, review) in self.reviews.iter().enumerate() {
-            let fields = [
-                ("subject", &review.subject),
-                ("reason", &review.reason),
-                ("reviewer", &review.reviewer),
-            ];
+            let fields =
+                [("subject", &review.subject), ("reason", &review.reason), ("reviewer", &review.reviewer)];
             for (name, value) in fields {
                 require(!value.trim().is_empty(), format!("review[{index}].{name}"), "must not be empty")?;
             }
@@ -102,7 +107,10 @@ impl Definition {
         require(
             usize::try_from(rows).is_ok_and(|rows| rows == self.rows.len()),
             "measure.gate.diagnostics.rows",
-            format!("must be the number of rows, {}, found {rows}: they share the false-alarm rate", self.rows.len()),
+            format!(
+                "must be the number of rows, {}, found {rows}: they share the false-alarm rate",
+                self.rows.len()
+            ),
         )?;
         match measure.gate.prepare() {
             Ok(_) => Ok(()),
@@ -135,7 +143,9 @@ fn check_features(key: &str, features: &[String]) -> Checked {
         require(
             !feature.to_ascii_lowercase().contains("kvbm"),
             key,
-            format!("{feature:?}: KVBM replay was removed from the harness; pin a historical protocol instead"),
+            format!(
+                "{feature:?}: KVBM replay was removed from the harness; pin a historical protocol instead"
+            ),
         )?;
     }
     Ok(())
@@ -175,7 +185,8 @@ fn check_row(key: &str, row: &Row) -> Checked {
 }
 
 fn check_workers(key: &str, row: &Row) -> Checked {
-    let present = [row.workers, row.prefill_workers, row.decode_workers].map(|count| count.is_some_and(|n| n > 0));
+    let present =
+        [row.workers, row.prefill_workers, row.decode_workers].map(|count| count.is_some_and(|n| n > 0));
     match row.topology {
         Topology::Aggregated => require(
             present == [true, false, false],

@@ -71,15 +71,27 @@ fn one_fault_one_message() {
     check("seed = 1", "seed = 1\npairs = 7", "key measure.run.pairs");
     check("seed = 1", "seed = 1\npairs = 58", "key measure.gate.pairs: must be measure.run.pairs, 58");
     check("rows = 1", "rows = 4", "key measure.gate.diagnostics.rows");
-    check("[measure.gate.diagnostics]", "[measure.gate]\nconfidence = 1.0\n[measure.gate.diagnostics]", "between 0 and 1");
-    check("[measure.gate.diagnostics]", "[measure.gate]\nlimit_ratio = -1.0\n[measure.gate.diagnostics]", "measure.gate");
+    check(
+        "[measure.gate.diagnostics]",
+        "[measure.gate]\nconfidence = 1.0\n[measure.gate.diagnostics]",
+        "between 0 and 1",
+    );
+    check(
+        "[measure.gate.diagnostics]",
+        "[measure.gate]\nlimit_ratio = -1.0\n[measure.gate.diagnostics]",
+        "measure.gate",
+    );
     check("seed = 1", "seed = -1", "line 24");
     check("min = 1", "min = 0", "row[0].pressure");
     check("workers = 4", "prefill_workers = 4", "row[0].workers");
     check("topology = \"aggregated\"", "topology = \"disaggregated\"", "row[0].prefill_workers");
     check("[measure.run]", "[build]\nfeatures = [\"all\"]\n[measure.run]", "build.features");
     check("[measure.run]", "[build]\nfeatures = [\"kvbm-offload\"]\n[measure.run]", "KVBM");
-    check("[measure.run]", "[canonical]\nexclusions = [\"/summary/wall_time_ms\"]\n[measure.run]", "the list is closed");
+    check(
+        "[measure.run]",
+        "[canonical]\nexclusions = [\"/summary/wall_time_ms\"]\n[measure.run]",
+        "the list is closed",
+    );
     check("count = 5000", "count = 5000\nsha = 1", "did you mean `sha256`?");
 }
 
@@ -110,7 +122,8 @@ fn row_names_are_unique() {
 fn campaign_files_in_the_tree_parse() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/campaigns");
     let entries = std::fs::read_dir(&folder).expect("campaigns").map(|entry| entry.expect("an entry").path());
-    let files: Vec<PathBuf> = entries.filter(|path| path.extension().is_some_and(|kind| kind == "toml")).collect();
+    let files: Vec<PathBuf> =
+        entries.filter(|path| path.extension().is_some_and(|kind| kind == "toml")).collect();
     assert!(files.len() >= 4, "{files:?}");
     for path in files {
         let file = CampaignFile::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));

@@ -54,10 +54,16 @@ fn verdicts(report: &Report, out: &mut String) -> fmt::Result {
     if report.preflight {
         writeln!(out, "> **Preflight.** A small workload that checks the machinery; it decides nothing.\n")?;
     }
-    let labels = if report.labels.is_empty() { String::new() } else { format!(" ({})", report.labels.join("; ")) };
+    let labels =
+        if report.labels.is_empty() { String::new() } else { format!(" ({})", report.labels.join("; ")) };
     writeln!(out, "- semantic: **{}**", report.semantic.word())?;
     writeln!(out, "- performance: **{}**{labels}", report.performance.word())?;
-    writeln!(out, "- baseline `{}` {}", short(&report.pin.revisions.baseline.commit), report.pin.revisions.baseline.label)?;
+    writeln!(
+        out,
+        "- baseline `{}` {}",
+        short(&report.pin.revisions.baseline.commit),
+        report.pin.revisions.baseline.label
+    )?;
     writeln!(
         out,
         "- candidate `{}` {}",
@@ -72,7 +78,10 @@ fn short(id: &str) -> &str {
 }
 
 fn rows_table(report: &Report, out: &mut String) -> fmt::Result {
-    writeln!(out, "| row | outcome | baseline digest | candidate digest | pressure b / c | requests with reuse b / c |")?;
+    writeln!(
+        out,
+        "| row | outcome | baseline digest | candidate digest | pressure b / c | requests with reuse b / c |"
+    )?;
     writeln!(out, "|---|---|---|---|---|---|")?;
     for row in &report.rows {
         let digest = |side| digests(row, side);
@@ -92,8 +101,12 @@ fn rows_table(report: &Report, out: &mut String) -> fmt::Result {
 
 /// One digest, or both when they differ.
 fn digests(row: &RowRecord, side: Side) -> String {
-    let mut shown: Vec<String> =
-        row.digests.get(side).iter().map(|digest| format!("`{}`", short(&digest.sha256.to_string()))).collect();
+    let mut shown: Vec<String> = row
+        .digests
+        .get(side)
+        .iter()
+        .map(|digest| format!("`{}`", short(&digest.sha256.to_string())))
+        .collect();
     shown.dedup();
     if shown.is_empty() { "none".to_owned() } else { shown.join(" ≠ ") }
 }
@@ -111,13 +124,19 @@ fn outcome_word(outcome: &RowOutcome) -> &'static str {
 
 fn counters(coverage: &Both<Option<Coverage>>, name: &str) -> String {
     let shown = |coverage: &Option<Coverage>| {
-        coverage.as_ref().and_then(|coverage| coverage.counter(name)).map_or("-".to_owned(), ToString::to_string)
+        coverage
+            .as_ref()
+            .and_then(|coverage| coverage.counter(name))
+            .map_or("-".to_owned(), ToString::to_string)
     };
     format!("{} / {}", shown(&coverage.baseline), shown(&coverage.candidate))
 }
 
 fn performance_table(report: &Report, out: &mut String) -> fmt::Result {
-    writeln!(out, "| row | performance | baseline median ms | candidate median ms | ratio | lower | upper | pairs |")?;
+    writeln!(
+        out,
+        "| row | performance | baseline median ms | candidate median ms | ratio | lower | upper | pairs |"
+    )?;
     writeln!(out, "|---|---|---|---|---|---|---|---|")?;
     for row in &report.measurements {
         performance_row(row, out)?;
@@ -188,13 +207,15 @@ fn difference_details(difference: &DifferenceRecord, out: &mut String) -> fmt::R
     writeln!(out, "|---|---|---|---|---|")?;
     for group in difference.groups.iter().take(SHOWN_SHAPES) {
         let Some(first) = group.examples.first() else { continue };
-        let value = |text: &Option<String>| text.as_deref().map_or("absent".to_owned(), |text| format!("`{}`", cell(text)));
+        let value = |text: &Option<String>| {
+            text.as_deref().map_or("absent".to_owned(), |text| format!("`{}`", cell(text)))
+        };
         writeln!(
             out,
             "| `{}` | {} | `{}` | {} | {} |",
             cell(&group.shape),
             group.count,
-            cell(&first.pointer.to_string()),
+            cell(first.pointer.as_str()),
             value(&first.left),
             value(&first.right)
         )?;
@@ -223,7 +244,11 @@ fn revisions(report: &Report, out: &mut String) -> fmt::Result {
     writeln!(out, "| commit | `{}` | `{}` |", pin.baseline.commit, pin.candidate.commit)?;
     writeln!(out, "| artifact | `{}` | `{}` |", artifacts.baseline.sha256, artifacts.candidate.sha256)?;
     writeln!(out, "| bytes | {} | {} |", artifacts.baseline.bytes, artifacts.candidate.bytes)?;
-    writeln!(out, "| .text bytes | {} | {} |", artifacts.baseline.text_bytes, artifacts.candidate.text_bytes)?;
+    writeln!(
+        out,
+        "| .text bytes | {} | {} |",
+        artifacts.baseline.text_bytes, artifacts.candidate.text_bytes
+    )?;
     writeln!(
         out,
         "| features | {} | {} |",
@@ -231,12 +256,22 @@ fn revisions(report: &Report, out: &mut String) -> fmt::Result {
         artifacts.candidate.features.join(" ")
     )?;
     let growth = report.build.growth;
-    writeln!(out, "\n- growth: size {:+.2} %, .text {:+.2} %", growth.size_ratio * 100.0, growth.text_ratio * 100.0)?;
+    writeln!(
+        out,
+        "\n- growth: size {:+.2} %, .text {:+.2} %",
+        growth.size_ratio * 100.0,
+        growth.text_ratio * 100.0
+    )?;
     writeln!(out, "- relationship: {}{}", report.pin.ancestry, stated(report))?;
     for patch in &report.pin.patches {
         writeln!(out, "- patch {} ({:?}, {:?}) `{}`", patch.file, patch.kind, patch.revision, patch.sha256)?;
     }
-    writeln!(out, "- measured on CPUs {}; repetitions on {}", report.place.measured_cpus, report.place.correctness_cpus.join(" and "))?;
+    writeln!(
+        out,
+        "- measured on CPUs {}; repetitions on {}",
+        report.place.measured_cpus,
+        report.place.correctness_cpus.join(" and ")
+    )?;
     for note in &report.place.notes {
         writeln!(out, "- {note}")?;
     }

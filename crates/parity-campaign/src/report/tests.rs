@@ -109,7 +109,9 @@ fn a_stop_outranks_everything() {
 
 #[test]
 fn the_comment_fits_whatever_the_rows_say() {
-    let long = RowOutcome::Unqualified { items: (0..5_000).map(|at| format!("item {at}: ä says too much")).collect() };
+    let long = RowOutcome::Unqualified {
+        items: (0..5_000).map(|at| format!("item {at}: ä says too much")).collect(),
+    };
     let text = markdown(&report(vec![long], PerformanceVerdict::NotMeasured));
     assert!(text.chars().count() <= PULL_REQUEST_COMMENT_CHARS, "{}", text.chars().count());
     assert!(text.contains("semantic: **FAIL**") && text.contains("Cut to fit"));

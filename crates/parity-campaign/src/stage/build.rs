@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use cpu_placement::{CpuSet, SpawnError};
 use revision_pin::{
-    BuildError, BuildRecord as PinnedBuild, Builder, Checkout, Comparison, Recipe, Target, TargetKind as PinnedTargetKind,
+    BuildError, BuildRecord as PinnedBuild, Builder, Checkout, Comparison, Recipe, Target,
+    TargetKind as PinnedTargetKind,
 };
 
 use crate::context::Context;
@@ -30,9 +31,15 @@ pub(crate) fn build(context: &mut Context<'_>, pinned: &Checkouts) -> Result<Bui
     let folder = |side: Side| context.work.join("build").join(side.letter());
     let folders = Both { baseline: folder(Side::Baseline), candidate: folder(Side::Candidate) };
     let seed = context.options.seed.clone();
-    let baseline = one(context, Side::Baseline, &pinned.checkouts.baseline, &folders.baseline, seed.as_deref())?;
-    let candidate =
-        one(context, Side::Candidate, &pinned.checkouts.candidate, &folders.candidate, Some(&folders.baseline))?;
+    let baseline =
+        one(context, Side::Baseline, &pinned.checkouts.baseline, &folders.baseline, seed.as_deref())?;
+    let candidate = one(
+        context,
+        Side::Candidate,
+        &pinned.checkouts.candidate,
+        &folders.candidate,
+        Some(&folders.baseline),
+    )?;
     let comparison = baseline.1.compare(&candidate.1);
     refuse_equal(definition, &comparison)?;
     let harness = Both { baseline: baseline.0, candidate: candidate.0 };
@@ -108,7 +115,9 @@ fn refused(side: Side, error: BuildError) -> CampaignError {
         BuildError::Cancelled { .. } => return CampaignError::cancelled(Stage::Build),
         BuildError::NodeLock { .. } => return CampaignError::new(Stage::Build, Cause::Cancelled, error),
         BuildError::ProtocolNeedsUpdating(_) => Cause::StopForReview,
-        BuildError::Failed { .. } | BuildError::TimedOut { .. } | BuildError::Executables { .. } => Cause::TargetFailed,
+        BuildError::Failed { .. } | BuildError::TimedOut { .. } | BuildError::Executables { .. } => {
+            Cause::TargetFailed
+        }
         BuildError::NoLockfile { .. } => Cause::BadInput,
         _ => Cause::HostUnfit,
     };
@@ -149,7 +158,8 @@ fn probe(context: &Context<'_>, side: Side, harness: &Path) -> Result<(), Campai
     if missing.is_empty() {
         return Ok(());
     }
-    let message = format!("{}: the protocol needs updating: the harness has no {}", side.name(), missing.join(", "));
+    let message =
+        format!("{}: the protocol needs updating: the harness has no {}", side.name(), missing.join(", "));
     Err(CampaignError::new(Stage::Build, Cause::StopForReview, message))
 }
 
@@ -181,7 +191,8 @@ fn growth(comparison: &Comparison) -> Growth {
 
 /// Growth beyond the limit needs a review record that names it (P5).
 fn growth_stops(definition: &Definition, growth: Growth) -> Vec<String> {
-    let reviewed = |subject: &str| definition.reviews_of(ReviewKind::Growth).any(|review| review.subject == subject);
+    let reviewed =
+        |subject: &str| definition.reviews_of(ReviewKind::Growth).any(|review| review.subject == subject);
     let limit = definition.build.max_growth;
     [("size", growth.size_ratio), ("text", growth.text_ratio)]
         .into_iter()

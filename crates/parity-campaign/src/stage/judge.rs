@@ -126,10 +126,7 @@ fn compare(
     rules: &Rules,
 ) -> Result<RowRecord, CampaignError> {
     let sides = Both { baseline: of(reports, Side::Baseline), candidate: of(reports, Side::Candidate) };
-    let stable = Both {
-        baseline: all_equal(&sides.baseline),
-        candidate: all_equal(&sides.candidate),
-    };
+    let stable = Both { baseline: all_equal(&sides.baseline), candidate: all_equal(&sides.candidate) };
     let equal = stable.baseline && stable.candidate && all_equal(&reports.iter().collect::<Vec<_>>());
     let pair = differing_pair(&sides, &stable, equal);
     let difference = match pair {
@@ -245,8 +242,10 @@ impl Findings {
         match coverage {
             Ok(coverage) => {
                 let name = side.name();
-                self.failed.extend(coverage.failures().map(|(id, finding)| format!("{name}: {id}: {finding}")));
-                self.reviews.extend(coverage.reviews().map(|(id, finding)| format!("{name}: {id}: {finding}")));
+                self.failed
+                    .extend(coverage.failures().map(|(id, finding)| format!("{name}: {id}: {finding}")));
+                self.reviews
+                    .extend(coverage.reviews().map(|(id, finding)| format!("{name}: {id}: {finding}")));
                 Some(coverage)
             }
             Err(error @ ReportError::ProtocolNeedsUpdating { .. }) => {

@@ -38,9 +38,14 @@ pub(crate) struct Node {
 
 impl Node {
     /// Takes the node's lock and stages what is measured; every copy is checked against its recorded digest (M2, P7).
-    pub(crate) fn prepare(context: &Context<'_>, built: &Built, sliced: &Sliced) -> Result<Self, CampaignError> {
+    pub(crate) fn prepare(
+        context: &Context<'_>,
+        built: &Built,
+        sliced: &Sliced,
+    ) -> Result<Self, CampaignError> {
         let purpose = format!("measure {}", context.definition().name);
-        let lock = NodeLock::exclusive(&NodeLock::default_directory(), &purpose, context.cancel).map_err(refused)?;
+        let lock =
+            NodeLock::exclusive(&NodeLock::default_directory(), &purpose, context.cancel).map_err(refused)?;
         let staging = tempfile::Builder::new()
             .prefix("kvrp-stage-")
             .tempdir_in(&context.options.staging)
@@ -68,7 +73,8 @@ fn stage(from: &Path, to: &Path, recorded: Sha256) -> Result<PathBuf, CampaignEr
     let (found, _) = Sha256::of_file(to).at(Stage::Measure, Cause::HostUnfit)?;
     if found != recorded {
         let name = to.file_name().unwrap_or_default().to_string_lossy();
-        let message = format!("{name} has digest {found}, recorded as {recorded}: it changed after it was recorded");
+        let message =
+            format!("{name} has digest {found}, recorded as {recorded}: it changed after it was recorded");
         return Err(CampaignError::new(Stage::Measure, Cause::HostUnfit, message));
     }
     Ok(to.to_path_buf())
@@ -359,7 +365,9 @@ mod tests {
 
     #[test]
     fn medians_are_those_of_the_textbook() {
-        for (values, expected) in [(vec![3.0], 3.0), (vec![4.0, 1.0, 2.0], 2.0), (vec![4.0, 1.0, 2.0, 9.0], 3.0)] {
+        for (values, expected) in
+            [(vec![3.0], 3.0), (vec![4.0, 1.0, 2.0], 2.0), (vec![4.0, 1.0, 2.0, 9.0], 3.0)]
+        {
             assert!((median(values.clone()) - expected).abs() < 1e-12, "{values:?}");
         }
     }

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use revision_pin::{
-    Checkout, CheckoutError, CheckoutOptions, Patch as PatchFile, PatchError, PinOptions, Pinned, Relationship, pin as pin_revision,
-    relationship,
+    Checkout, CheckoutError, CheckoutOptions, Patch as PatchFile, PatchError, PinOptions, Pinned,
+    Relationship, pin as pin_revision, relationship,
 };
 
 use crate::context::Context;
@@ -59,7 +59,8 @@ fn revision<'a>(context: &Context<'a>, side: Side) -> &'a Revision {
 }
 
 fn pin_one(repository: &Path, context: &Context<'_>, side: Side) -> Result<Pinned, CampaignError> {
-    pin_revision(repository, &revision(context, side).commit, PinOptions::default()).at(Stage::Pin, Cause::BadInput)
+    pin_revision(repository, &revision(context, side).commit, PinOptions::default())
+        .at(Stage::Pin, Cause::BadInput)
 }
 
 /// Ancestry needs no words; anything else needs the campaign file to say how the two are related (P1).
@@ -68,7 +69,8 @@ fn stated(context: &Context<'_>, related: &Relationship) -> Result<Option<String
     if related.is_ancestry() || stated.is_some() {
         return Ok(stated);
     }
-    let message = format!("{related}; state the relationship in the campaign file: [relationship] stated = \"...\"");
+    let message =
+        format!("{related}; state the relationship in the campaign file: [relationship] stated = \"...\"");
     Err(CampaignError::new(Stage::Pin, Cause::BadInput, message))
 }
 
@@ -94,12 +96,23 @@ fn apply(
 ) -> Result<AppliedPatch, CampaignError> {
     let file = PatchFile::read(&context.resolve(&patch.file)).at(Stage::Pin, Cause::BadInput)?;
     if file.sha256 != patch.sha256 {
-        let message = format!("patch {} has digest {}, the campaign file says {}", file.name, file.sha256, patch.sha256);
+        let message = format!(
+            "patch {} has digest {}, the campaign file says {}",
+            file.name, file.sha256, patch.sha256
+        );
         return Err(CampaignError::new(Stage::Pin, Cause::BadInput, message));
     }
-    context.bundle.write_file(&format!("inputs/{}", file.name), file.bytes()).at(Stage::Pin, Cause::HostUnfit)?;
+    context
+        .bundle
+        .write_file(&format!("inputs/{}", file.name), file.bytes())
+        .at(Stage::Pin, Cause::HostUnfit)?;
     apply_to(&file, patch.revision, checkouts).at(Stage::Pin, Cause::BadInput)?;
-    Ok(AppliedPatch { kind: patch.kind, revision: patch.revision, file: file.name.clone(), sha256: file.sha256 })
+    Ok(AppliedPatch {
+        kind: patch.kind,
+        revision: patch.revision,
+        file: file.name.clone(),
+        sha256: file.sha256,
+    })
 }
 
 fn apply_to(file: &PatchFile, target: PatchTarget, checkouts: &mut Both<Checkout>) -> Result<(), PatchError> {

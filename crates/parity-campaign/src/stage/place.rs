@@ -57,7 +57,8 @@ fn measured_set(context: &Context<'_>, topology: &Topology, plan: &Plan) -> Resu
     let wanted: CpuSet = text.parse().at(Stage::Place, Cause::BadInput)?;
     let outside = wanted.difference(&topology.allowed);
     if wanted.is_empty() || !outside.is_empty() {
-        let message = format!("placement.measured_cpus {text}: this process may only use {}", topology.allowed);
+        let message =
+            format!("placement.measured_cpus {text}: this process may only use {}", topology.allowed);
         return Err(CampaignError::new(Stage::Place, Cause::HostUnfit, message));
     }
     Ok(wanted)

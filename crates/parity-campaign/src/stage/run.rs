@@ -61,8 +61,14 @@ pub(crate) fn run(
     sets: &[CpuSet],
 ) -> Result<Vec<Repetition>, CampaignError> {
     let folder = context.work.join("runs").join(&row.name);
-    let shared =
-        Shared { definition: context.definition(), row, harness, trace, folder: &folder, cancel: context.cancel };
+    let shared = Shared {
+        definition: context.definition(),
+        row,
+        harness,
+        trace,
+        folder: &folder,
+        cancel: context.cancel,
+    };
     let queue = Mutex::new(jobs());
     let (sender, receiver) = mpsc::channel();
     let mut repetitions = Vec::new();
@@ -119,8 +125,12 @@ fn one(shared: &Shared<'_>, job: Job, set: &CpuSet) -> Result<Repetition, Campai
 }
 
 fn prepared(shared: &Shared<'_>, side: Side, folder: &Path, set: &CpuSet, outputs: Outputs<'_>) -> Run {
-    harness_run(shared.harness.get(side), folder, set, shared.definition)
-        .args(arguments(shared.definition, shared.row, shared.trace, outputs))
+    harness_run(shared.harness.get(side), folder, set, shared.definition).args(arguments(
+        shared.definition,
+        shared.row,
+        shared.trace,
+        outputs,
+    ))
 }
 
 /// A fresh process of the harness: the same environment for everybody, no more than it needs.

@@ -65,9 +65,12 @@ fn find(context: &Context<'_>, checkout: &Path) -> Result<PathBuf, CampaignError
         return Ok(found);
     }
     let folders = std::env::var_os(TRACES_VARIABLE).unwrap_or_default();
-    let found = std::env::split_paths(&folders).find_map(|folder| search(&folder, trace.file.as_deref(), trace.sha256));
+    let found = std::env::split_paths(&folders)
+        .find_map(|folder| search(&folder, trace.file.as_deref(), trace.sha256));
     found
-        .ok_or_else(|| format!("no trace with SHA-256 {}; give --trace FILE or set {TRACES_VARIABLE}", trace.sha256))
+        .ok_or_else(|| {
+            format!("no trace with SHA-256 {}; give --trace FILE or set {TRACES_VARIABLE}", trace.sha256)
+        })
         .at(Stage::Slice, Cause::BadInput)
 }
 
