@@ -82,7 +82,6 @@ fn stage(from: &Path, to: &Path, recorded: Sha256) -> Result<PathBuf, CampaignEr
 
 /// One arm of one row.
 struct Arm<'a> {
-    side: Side,
     program: &'a Path,
     trace: &'a Path,
     staging: &'a Path,
@@ -92,9 +91,8 @@ struct Arm<'a> {
 }
 
 impl Arm<'_> {
-    /// A fresh folder per attempt; its path is equally long for both arms and for every attempt (M13).
     fn folder(&self, attempt: &Attempt) -> PathBuf {
-        self.staging.join(self.side.letter()).join(format!("{:08}", attempt.number))
+        attempt_folder(self.staging, self.definition, self.row, attempt)
     }
 }
 
@@ -167,7 +165,6 @@ pub(crate) fn measure(
     let (outcome, attempts) = context.timed(Stage::Measure, |context| {
         context.progress.note(&format!("row {}: {} pairs", row.name, definition.measure.run.pairs));
         let arm = |side: Side| Arm {
-            side,
             program: node.harness.get(side),
             trace: &node.trace,
             staging: node.staging.path(),
@@ -178,10 +175,12 @@ pub(crate) fn measure(
         let mut processes = Processes::new(arm(Side::Baseline), arm(Side::Candidate));
         let mut recorder =
             Counting { journal: JournalRecorder::new(&context.bundle, &kind), attempts: BTreeMap::new() };
-        let outcome = run
-            .run(&mut processes, &mut recorder, context.cancel)
-            .at(Stage::Measure, Cause::HostUnfit)
-            .map_err(|error| error.in_row(&row.name))?;
+        let outcome = run.run(&mut processes, &mut recorder, context.cancel).map_err(|error| {
+            // An attempt that was cancelled before its process started is an error of the run, not of the host.
+            let cancelled = context.cancel.is_cancelled();
+            let other = || CampaignError::new(Stage::Measure, Cause::HostUnfit, error);
+            if cancelled { CampaignError::cancelled(Stage::Measure) } else { other() }.in_row(&row.name)
+        })?;
         Ok((outcome, recorder.attempts))
     })?;
     let blank = MeasureRecord { attempts, ..not_measured(definition, row, String::new()) };
@@ -205,7 +204,7 @@ fn decide(
     match outcome {
         RunOutcome::Complete => {}
         RunOutcome::Failed { attempt, failure } => {
-            let folder = arm_folder(node, &attempt);
+            let folder = attempt_folder(node.staging.path(), definition, row, &attempt);
             let said = last_words(&folder);
             return stopped(PerformanceVerdict::Blocked, format!("{attempt}: {failure}{said}"));
         }
@@ -225,12 +224,15 @@ fn decide(
     Ok(judged(blank, &sample, judgement))
 }
 
-fn arm_folder(node: &Node, attempt: &Attempt) -> PathBuf {
+/// A fresh folder per row and attempt; its path is equally long for both arms and for every attempt (M13).
+fn attempt_folder(staging: &Path, definition: &Definition, row: &Row, attempt: &Attempt) -> PathBuf {
     let letter = match attempt.arm {
         paired_stats::Arm::Baseline => Side::Baseline.letter(),
         paired_stats::Arm::Candidate => Side::Candidate.letter(),
     };
-    node.staging.path().join(letter).join(format!("{:08}", attempt.number))
+    let index =
+        definition.rows.iter().position(|other| other.name == row.name).unwrap_or(definition.rows.len());
+    staging.join(letter).join(format!("{index:04}-{:08}", attempt.number))
 }
 
 fn last_words(folder: &Path) -> String {
@@ -325,7 +327,6 @@ mod tests {
         fs::create_dir(folder.path().join(side.letter())).expect("a folder");
         let definition = good();
         let mut arm = Arm {
-            side,
             program: &folder.path().join(side.letter()).join("harness"),
             trace: &folder.path().join("trace.jsonl"),
             staging: folder.path(),
