@@ -80,12 +80,17 @@ fn array<'a, const KEEP: bool>(text: &'a [u8], hash_ids: &mut HashIds) -> Option
             cursor.rest = cursor.rest.get(stride..)?;
         }
         // A long id, the last one, or one with more space around it.
-        let id = cursor.number()?;
-        if KEEP {
-            if count == slots.len() {
-                slots = hash_ids.grow();
+        match after_long_id(cursor.rest) {
+            Some(rest) if !KEEP => cursor.rest = rest,
+            _ => {
+                let id = cursor.number()?;
+                if KEEP {
+                    if count == slots.len() {
+                        slots = hash_ids.grow();
+                    }
+                    slots[count] = id;
+                }
             }
-            slots[count] = id;
         }
         count += 1;
         if let [b',', b' ', rest @ ..] = cursor.rest {
@@ -115,6 +120,17 @@ fn short_id(text: &[u8]) -> Option<ShortId> {
     let Digits { value, count } = Digits::of(chunk.first_chunk::<8>()?);
     let plain = (b'1'..=b'9').contains(&chunk[0]) && count < 8 && chunk[count] == b',';
     plain.then(|| ShortId { value, stride: count + 1 + usize::from(chunk[count + 1] == b' ') })
+}
+
+/// What follows an id of 16 to 20 digits that is beyond doubt below 2^64. Ids that are hashes are of this length.
+#[inline(always)]
+fn after_long_id(text: &[u8]) -> Option<&[u8]> {
+    let [first, second, third] = text.first_chunk::<24>()?.as_chunks::<8>().0 else { return None };
+    let all_digits = (non_digits(first) | non_digits(second)) == 0;
+    let last = Digits::of(third).count;
+    // Numbers of 20 digits are compared by their first eight, as text; one that begins like 2^64 is left in doubt.
+    let small = last < 4 || (last == 4 && u64::from_be_bytes(*first) < u64::from_be_bytes(*b"18446744"));
+    (all_digits && small && first[0] != b'0').then(|| &text[16 + last..])
 }
 
 #[derive(Clone, Copy)]
@@ -227,6 +243,17 @@ fn push_digits(mut rest: &[u8], mut value: u64) -> Option<(u64, &[u8])> {
     Some((value, rest))
 }
 
+const ZEROS: u64 = u64::from_le_bytes(*b"00000000");
+
+/// The top bit of the first of eight bytes that is no digit; bits above it mean nothing.
+#[inline(always)]
+fn non_digits(chunk: &[u8; 8]) -> u64 {
+    // A digit becomes 0 to 9. Adding 0x76 then lifts 10 to 127 to the top bit, and from 128 on the bit is there already.
+    // A carry comes only out of a byte that is no digit, so nothing before the first such byte is touched.
+    let low = u64::from_le_bytes(*chunk) ^ ZEROS;
+    (low.wrapping_add(0x7676_7676_7676_7676) | low) & 0x8080_8080_8080_8080
+}
+
 const POWERS_OF_TEN: [u64; 9] = [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000];
 
 /// The digits that eight bytes begin with.
@@ -240,10 +267,8 @@ impl Digits {
     /// loop over their digits.
     #[inline(always)]
     fn of(chunk: &[u8; 8]) -> Self {
-        // A digit becomes 0 to 9. Adding 0x76 then lifts 10 to 127 to the top bit, and from 128 on the bit is there
-        // already. A carry comes only out of a byte that is no digit, so nothing before the first such byte is touched.
-        let low = u64::from_le_bytes(*chunk) ^ 0x3030_3030_3030_3030;
-        let over = (low.wrapping_add(0x7676_7676_7676_7676) | low) & 0x8080_8080_8080_8080;
+        let low = u64::from_le_bytes(*chunk) ^ ZEROS;
+        let over = non_digits(chunk);
         match over.trailing_zeros() {
             64 => Digits { value: eight_digits(low), count: 8 },
             // Shifting by 64 - 8 × count puts zeros in front and drops what is behind; twice, as the count may be 0.
@@ -299,6 +324,26 @@ mod tests {
             for end in ["", ",", "]}", ",        ", ", 12345678901234567890"] {
                 assert_eq!(number(&format!("{value}{end}")), (Some(value), end.as_bytes()), "{value}{end}");
             }
+        }
+    }
+
+    #[test]
+    fn long_ids_are_passed_over_only_when_they_fit() {
+        for (digits, length) in [
+            ("1000000000000000", Some(16)),
+            ("18446743999999999999", Some(20)),
+            ("9999999999999999999", Some(19)),
+            ("18446744073709551615", None),
+            ("18446744073709551616", None),
+            ("99999999999999999999", None),
+            ("184467440737095516150", None),
+            ("999999999999999", None),
+            ("0000000000000000", None),
+            ("-100000000000000000", None),
+        ] {
+            let text = format!("{digits}, 7 and more");
+            let found = after_long_id(text.as_bytes());
+            assert_eq!(found.map(<[u8]>::len), length.map(|length| text.len() - length), "{digits}");
         }
     }
 

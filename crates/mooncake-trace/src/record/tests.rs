@@ -363,7 +363,10 @@ proptest! {
         let mut fast_ids = HashIds::default();
         let fields = fast::parse(line.as_bytes(), &mut fast_ids);
         prop_assert_eq!(fields, Some(Fields { timestamp_ms: timestamp, input_length: input, output_length: output }));
-        prop_assert_eq!(fast_ids.as_slice(), ids);
+        prop_assert_eq!(fast_ids.as_slice(), ids.as_slice());
+        let mut counted = HashIds::only_counted();
+        prop_assert_eq!(fast::parse(line.as_bytes(), &mut counted), fields);
+        prop_assert_eq!(counted.count(), ids.len());
     }
 
     #[test]
