@@ -6,7 +6,7 @@
 //! * [`edit_pointer`] and its siblings change one place of a JSON text and leave every other byte alone.
 //! * [`StandIn`]: a program with the command line of a replay harness that crashes, hangs or writes nonsense on request.
 //! * [`TempRepository`]: a git repository that is gone when it goes out of scope.
-//! * [`cargo_build`]: builds a package and says where the artifact is.
+//! * [`cargo_build`] builds a package and says where the artifact is; [`run`] runs it.
 //! * [`Redactor`]: takes times, paths and host names out of a text before it is compared.
 //!
 //! ```
@@ -28,7 +28,7 @@ mod redact;
 mod repository;
 mod standin;
 
-pub use cargo::cargo_build;
+pub use cargo::{cargo, cargo_build, run};
 pub use edit::{edit_pointer, insert_member, remove_pointer, value_at};
 pub use fixture::{reports, traces};
 pub use redact::Redactor;

@@ -106,7 +106,7 @@ fn planted(fault: Fault) -> Edit {
         blocks
 ",
             replace: "    fn wanted_for(&self, blocks: usize) -> usize {
-        let crowded = blocks > 0 && self.running.len() > 1;
+        let crowded = blocks == 1 && self.running.len() > 1;
         blocks + if crowded { 6_144 / self.limits.block_tokens as usize } else { 0 }
 ",
         },
