@@ -174,11 +174,11 @@ fn collect(version: &str, scratch: &Scratch) -> Result<Tree> {
 
 /// Whether a package of the lock file belongs in the repository. The rest stay in the registry.
 ///
-/// All that is built from Dynamo's own repository is taken, and the simulation core that Dynamo 1.5 moved to a
-/// repository of its own: a revision under test must be able to differ in them.
+/// Taken are the crates of Dynamo's own repository, by the names they share, and the simulation core that Dynamo 1.5
+/// moved to a repository of its own: a revision under test must be able to differ in them.
 fn is_member(package: &lock::Locked) -> bool {
-    let ours = package.name.starts_with("dynamo-") || package.name.starts_with("aisimulate-");
-    ours && package.is_from_registry()
+    const FAMILIES: [&str; 3] = ["dynamo-", "kvbm-", "aisimulate-"];
+    package.is_from_registry() && FAMILIES.iter().any(|family| package.name.starts_with(family))
 }
 
 /// The version whose files are shown in the working tree.
