@@ -7,7 +7,8 @@ use sha2::Digest;
 use crate::emit::{Emit, Sink};
 use crate::members::Position;
 use crate::read::Limits;
-use crate::simd::{Level, dispatch};
+use crate::sha256::BlockHash;
+use crate::simd::{Level, dispatch, dispatch_bits};
 use crate::stream;
 use crate::structure::{Blocks, Indexed, Stop, Structure};
 use crate::{CanonicalError, Pattern, Rules, Sha256, tree};
@@ -53,10 +54,10 @@ pub struct Digested {
 pub fn canonicalize(input: &[u8], rules: &Rules, mut out: impl Write) -> Result<Applied, CanonicalError> {
     check(rules)?;
     let mut sink = Writing { out: &mut out, bytes: 0 };
-    let excluded_present = match verify(input, rules, |_| {}) {
+    let excluded_present = match verify(Level::detect(), input, rules, None) {
         Ok(end) => {
             sink.put(&input[..end]).map_err(CanonicalError::Output)?;
-            excluded_present(rules, &vec![false; rules.exclusions.len()])?
+            none_present(rules)?
         }
         Err(Stop) => reorder(input, rules, &mut sink)?,
     };
@@ -73,9 +74,9 @@ pub fn canonicalize(input: &[u8], rules: &Rules, mut out: impl Write) -> Result<
 /// As [`canonicalize`], except that nothing is written.
 pub fn digest(input: &[u8], rules: &Rules) -> Result<Digested, CanonicalError> {
     check(rules)?;
-    let mut hashing = Hashing::default();
-    match verify(input, rules, |bytes| hashing.add(bytes)) {
-        Ok(_) => hashing.finish(excluded_present(rules, &vec![false; rules.exclusions.len()])?),
+    let mut state = BlockHash::new();
+    match verify(Level::detect(), input, rules, Some(&mut state.words)) {
+        Ok(end) => digested(state.finish(&input[..end]), end as u64, none_present(rules)?),
         Err(Stop) => digest_reordered(input, rules),
     }
 }
@@ -93,8 +94,8 @@ pub fn digest_file(path: &Path, rules: &Rules) -> Result<Digested, CanonicalErro
     let mut file = File::open(path).map_err(input_error)?;
     let metadata = file.metadata().map_err(input_error)?;
     if metadata.is_file() {
-        if let Some(hashing) = stream::verify(&mut file, rules)? {
-            return hashing.finish(excluded_present(rules, &vec![false; rules.exclusions.len()])?);
+        if let Some((sha256, bytes)) = stream::verify(&mut file, rules)? {
+            return digested(sha256, bytes, none_present(rules)?);
         }
         file.rewind().map_err(input_error)?;
     }
@@ -128,26 +129,13 @@ fn check(rules: &Rules) -> Result<(), CanonicalError> {
     }
 }
 
-/// How much is looked at before it is hashed, while it is still in the nearest cache.
-const STEP: usize = 1 << 14;
-
-/// Looks through a document that perhaps already is canonical, and gives away its bytes bit by bit; where it ends.
-fn verify(input: &[u8], rules: &Rules, mut each: impl FnMut(&[u8])) -> Result<usize, Stop> {
-    let level = Level::detect();
+/// Looks through a document that perhaps already is canonical, and hashes it on the way; where it ends.
+fn verify(level: Level, input: &[u8], rules: &Rules, hash: Option<&mut [u32; 8]>) -> Result<usize, Stop> {
     let text = trim_end(input);
-    let mut structure = Structure::<true, u32>::new(rules, Limits::DEFAULT_MAX_DEPTH);
-    let mut done = 0;
-    loop {
-        let rest = text.len() - done;
-        let is_last = rest < STEP + 64;
-        let end = if is_last { text.len() } else { done + STEP };
-        dispatch(level, Blocks { structure: &mut structure, window: text, range: done..end, is_last })?;
-        each(&text[done..end]);
-        if is_last {
-            return Ok(end);
-        }
-        done = end;
-    }
+    let mut structure = Structure::<true, u32>::new(level, rules, Limits::DEFAULT_MAX_DEPTH);
+    let range = 0..text.len();
+    dispatch_bits(level, Blocks { structure: &mut structure, window: text, range, is_last: true, hash })?;
+    Ok(text.len())
 }
 
 /// A document without the whitespace after it.
@@ -159,7 +147,12 @@ pub(crate) fn trim_end(input: &[u8]) -> &[u8] {
 fn digest_reordered(input: &[u8], rules: &Rules) -> Result<Digested, CanonicalError> {
     let mut hashing = Hashing::default();
     let excluded_present = reorder(input, rules, &mut hashing)?;
-    hashing.finish(excluded_present)
+    let sha256 = Sha256::from_bytes(hashing.hasher.finalize().into());
+    digested(sha256, hashing.bytes, excluded_present)
+}
+
+fn digested(sha256: Sha256, bytes: u64, excluded_present: Vec<Pattern>) -> Result<Digested, CanonicalError> {
+    Ok(Digested { sha256, bytes, excluded_present })
 }
 
 /// Writes the canonical form of a document that is not canonical.
@@ -184,9 +177,12 @@ fn reorder_at<O: Position>(
 }
 
 fn index<O: Position>(level: Level, input: &[u8], rules: &Rules) -> Result<Indexed<O>, Stop> {
-    let mut structure = Structure::<false, O>::new(rules, Limits::DEFAULT_MAX_DEPTH);
+    let mut structure = Structure::<false, O>::new(level, rules, Limits::DEFAULT_MAX_DEPTH);
     let range = 0..input.len();
-    dispatch(level, Blocks { structure: &mut structure, window: input, range, is_last: true })?;
+    dispatch_bits(
+        level,
+        Blocks { structure: &mut structure, window: input, range, is_last: true, hash: None },
+    )?;
     Ok(structure.into_indexed())
 }
 
@@ -216,33 +212,21 @@ fn excluded_present(rules: &Rules, present: &[bool]) -> Result<Vec<Pattern>, Can
     Ok(patterns)
 }
 
-/// A digest that is being computed.
+/// What is present of the exclusions in a document that already is canonical.
+fn none_present(rules: &Rules) -> Result<Vec<Pattern>, CanonicalError> {
+    excluded_present(rules, &vec![false; rules.exclusions.len()])
+}
+
 #[derive(Default)]
-pub(crate) struct Hashing {
+struct Hashing {
     hasher: sha2::Sha256,
     bytes: u64,
 }
 
-impl Hashing {
-    pub(crate) fn add(&mut self, bytes: &[u8]) {
-        self.hasher.update(bytes);
-        self.bytes += bytes.len() as u64;
-    }
-
-    #[cfg(test)]
-    pub(crate) fn sha256(self) -> Sha256 {
-        Sha256::from_bytes(self.hasher.finalize().into())
-    }
-
-    fn finish(self, excluded_present: Vec<Pattern>) -> Result<Digested, CanonicalError> {
-        let sha256 = Sha256::from_bytes(self.hasher.finalize().into());
-        Ok(Digested { sha256, bytes: self.bytes, excluded_present })
-    }
-}
-
 impl Sink for Hashing {
     fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.add(bytes);
+        self.hasher.update(bytes);
+        self.bytes += bytes.len() as u64;
         Ok(())
     }
 }

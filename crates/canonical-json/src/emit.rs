@@ -4,7 +4,7 @@ use std::io;
 
 use crate::Form;
 use crate::members::{Index, Order, Position};
-use crate::simd::{Backend, Block, Outline, Task};
+use crate::simd::{Block, Outline, Task, Vector};
 use crate::structure::{Indexed, find_escaped};
 use crate::text::{Number, Text};
 use crate::write::{push_number, push_string};
@@ -91,6 +91,8 @@ struct Frame<'i, O> {
     record: usize,
     /// The next member.
     member: usize,
+    /// Whether there are other recorded containers in it.
+    has_records: bool,
     /// How deep in the member around it the container stands.
     depth: usize,
 }
@@ -107,11 +109,11 @@ impl<S: Sink, O: Position> Task for Emit<'_, S, O> {
     type Output = io::Result<()>;
 
     #[inline(always)]
-    fn run<B: Backend>(self, backend: B) -> io::Result<()> {
+    fn run<V: Vector>(self, vector: V) -> io::Result<()> {
         let Emit { input, form, indexed, sink } = self;
         let index = &indexed.index;
         let mut writer = Writer { input, form, index, buffer: Buffer::new(sink), frames: Vec::new() };
-        writer.document(backend, indexed.needs_rewriting)?;
+        writer.document(vector, indexed.needs_rewriting)?;
         writer.buffer.flush()
     }
 }
@@ -129,13 +131,13 @@ const DOCUMENT: usize = usize::MAX / 2;
 
 impl<S: Sink, O: Position> Writer<'_, '_, S, O> {
     #[inline(always)]
-    fn document<B: Backend>(&mut self, backend: B, rewrites: bool) -> io::Result<()> {
+    fn document<V: Vector>(&mut self, vector: V, rewrites: bool) -> io::Result<()> {
         let mut place = Place { at: 0, depth: DOCUMENT, record: 0 };
         loop {
             let limit = self.index.start(place.record).unwrap_or(self.input.len());
             let end = match rewrites {
                 true => self.rewrite(&mut place, limit)?,
-                false => self.stretch(backend, &mut place, limit)?,
+                false => self.stretch(vector, &mut place, limit)?,
             };
             match end {
                 End::Document => return Ok(()),
@@ -143,7 +145,9 @@ impl<S: Sink, O: Position> Writer<'_, '_, S, O> {
                 End::Record => {
                     self.buffer.push(self.input[place.at])?;
                     let Place { depth, record, .. } = place;
-                    self.frames.push(Frame { order: self.index.order(record), record, member: 0, depth });
+                    let order = self.index.order(record);
+                    let has_records = self.index.start(record + 1).is_some_and(|next| next < order.end());
+                    self.frames.push(Frame { order, record, member: 0, has_records, depth });
                 }
             }
             place = self.next_member()?;
@@ -160,17 +164,20 @@ impl<S: Sink, O: Position> Writer<'_, '_, S, O> {
                 self.buffer.push(b',')?;
             }
             frame.member += 1;
-            return Ok(Place { at, depth: 0, record: self.index.next(next_record, at) });
+            let record = if frame.has_records { self.index.next(next_record, at) } else { next_record };
+            return Ok(Place { at, depth: 0, record });
         }
-        let (end, depth) = (frame.order.end(), frame.depth);
+        let Frame { order, has_records, depth, .. } = *frame;
+        let end = order.end();
         self.frames.pop();
         self.buffer.push(self.input[end])?;
-        Ok(Place { at: end + 1, depth, record: self.index.next(next_record, end) })
+        let record = if has_records { self.index.next(next_record, end) } else { next_record };
+        Ok(Place { at: end + 1, depth, record })
     }
 
     /// Copies all but whitespace, up to the end of a member or the limit.
     #[inline(always)]
-    fn stretch<B: Backend>(&mut self, backend: B, place: &mut Place, limit: usize) -> io::Result<End> {
+    fn stretch<V: Vector>(&mut self, vector: V, place: &mut Place, limit: usize) -> io::Result<End> {
         let (mut carried, mut string) = (0, 0);
         while place.at < limit {
             let mut padded = [0; 64];
@@ -182,12 +189,12 @@ impl<S: Sink, O: Position> Writer<'_, '_, S, O> {
                     &padded
                 }
             };
-            let outline = backend.outline(block);
+            let outline = vector.outline(block);
             let mut quote = outline.quote;
             if outline.backslash | carried != 0 {
                 quote &= !find_escaped(outline.backslash, &mut carried);
             }
-            let in_string = backend.prefix_xor(quote) ^ string;
+            let in_string = vector.prefix_xor(quote) ^ string;
             string = 0u64.wrapping_sub(in_string >> 63);
             let outside = !(in_string | quote);
 
@@ -195,7 +202,7 @@ impl<S: Sink, O: Position> Writer<'_, '_, S, O> {
             let end = member_end(&outline, outside & here, &mut place.depth);
             let counted = end.map_or(64.min(limit - place.at), |end| end as usize);
             let keep = first(counted) & !(outline.space & outside);
-            backend.compress(block, keep, self.buffer.block()?);
+            vector.compress(block, keep, self.buffer.block()?);
             self.buffer.length += keep.count_ones() as usize;
             place.at += counted;
             if end.is_some() {

@@ -9,6 +9,7 @@ use std::cmp::Ordering;
 use std::fmt::Debug;
 
 use crate::Form;
+use crate::simd::{Level, rank};
 use crate::text::Text;
 
 /// A position in the input: `u32` where that is enough.
@@ -58,7 +59,15 @@ pub(crate) struct Index<O> {
     /// start of the container.
     short: Vec<u16>,
     long: Vec<Long<O>>,
-    scratch: Vec<(u64, O)>,
+    scratch: Scratch<O>,
+}
+
+/// What sorting needs besides the members.
+#[derive(Clone, Debug, Default)]
+struct Scratch<O> {
+    cached: Vec<(u64, O)>,
+    prefixes: Vec<u64>,
+    moved: Vec<O>,
 }
 
 /// One such container.
@@ -122,6 +131,7 @@ impl<O: Position> Index<O> {
     /// An object that is not in order ends: its members, those after `base`, are sorted.
     pub(crate) fn record(
         &mut self,
+        machine: Level,
         base: usize,
         (start, end): (usize, usize),
         input: &[u8],
@@ -129,7 +139,7 @@ impl<O: Position> Index<O> {
         excluded: &[usize],
     ) -> Result<(), Repeated> {
         let members = self.open.get_mut(base..).unwrap_or_default();
-        sort(members, &mut self.scratch, input, form)?;
+        sort(machine, members, &mut self.scratch, input, form)?;
         if !excluded.is_empty() {
             let stays = |start: &O| excluded.binary_search(&start.get()).is_err();
             let kept: Vec<O> = members.iter().copied().filter(stays).collect();
@@ -171,7 +181,7 @@ impl<O: Position> Index<O> {
 
     /// The document is complete.
     pub(crate) fn finish(&mut self) {
-        self.scratch = Vec::new();
+        self.scratch = Scratch::default();
         // Records were made where containers end; they are looked up by where they start.
         if !self.records.is_sorted_by_key(|record| record.start) {
             self.records.sort_unstable_by_key(|record| record.start);
@@ -212,26 +222,34 @@ impl<O: Position> Index<O> {
     }
 }
 
+/// In a block that turns out to be wrong a key can be found where there is none; then nobody will look at the record.
 fn short_distance(from: usize, to: usize) -> u16 {
-    u16::try_from(to - from).expect("a container of at most 64 KiB")
+    to.checked_sub(from).and_then(|distance| u16::try_from(distance).ok()).unwrap_or(0)
 }
+
+/// Up to this many members are sorted by counting, for each, how many come before it.
+const RANKED: usize = 64;
 
 /// Up to this many members are sorted with the first bytes of their keys beside them.
 const CACHED: usize = 1 << 15;
 
 /// Sorts members by their keys; a member starts at the quote before its key.
 fn sort<O: Position>(
+    machine: Level,
     members: &mut [O],
-    scratch: &mut Vec<(u64, O)>,
+    scratch: &mut Scratch<O>,
     input: &[u8],
     form: Form,
 ) -> Result<(), Repeated> {
     let keys = Keys { input, form };
+    if members.len() <= RANKED && keys.sort_ranked(machine, members, scratch)? {
+        return Ok(());
+    }
     let mut todo = vec![(0..members.len(), 0)];
     while let Some((range, skip)) = todo.pop() {
         let part = &mut members[range.clone()];
         if part.len() <= CACHED {
-            keys.sort_cached(part, scratch, skip)?;
+            keys.sort_cached(part, &mut scratch.cached, skip)?;
             continue;
         }
         let skip = skip + keys.common_prefix(part, skip);
@@ -290,6 +308,50 @@ impl<'a> Keys<'a> {
         let kept = word & !u64::MAX.unbounded_shl(end);
         let special = first_equal(kept, b'\\') < 64 || (self.form == Form::Jcs && kept & HIGH_BITS != 0);
         (!special).then_some(kept.swap_bytes())
+    }
+
+    /// Sorts a few members; false if bytes do not say the order.
+    fn sort_ranked<O: Position>(
+        &self,
+        machine: Level,
+        members: &mut [O],
+        Scratch { prefixes, moved, .. }: &mut Scratch<O>,
+    ) -> Result<bool, Repeated> {
+        prefixes.clear();
+        for member in members.iter() {
+            match self.prefix(*member, 0) {
+                Some(prefix) => prefixes.push(prefix),
+                None => return Ok(false),
+            }
+        }
+        let mut ranks = [0; RANKED];
+        let ranks = &mut ranks[..members.len()];
+        rank(machine, prefixes, ranks);
+        moved.clear();
+        moved.extend_from_slice(members);
+        let mut sorted = [0; RANKED];
+        for ((rank, member), prefix) in ranks.iter().zip(moved.iter()).zip(prefixes.iter()) {
+            members[usize::from(*rank)] = *member;
+            sorted[usize::from(*rank)] = *prefix;
+        }
+        self.sort_ties(members, &sorted)?;
+        Ok(true)
+    }
+
+    /// Sorts members that are in order but for those with the same prefix, which are few.
+    fn sort_ties<O: Position>(&self, members: &mut [O], prefixes: &[u64]) -> Result<(), Repeated> {
+        for i in 1..members.len() {
+            let mut place = i;
+            while place > 0 && prefixes[place - 1] == prefixes[i] {
+                match self.compare(members[place - 1], members[place], 0) {
+                    Ordering::Less => break,
+                    Ordering::Equal => return Err(Repeated),
+                    Ordering::Greater => members.swap(place - 1, place),
+                }
+                place -= 1;
+            }
+        }
+        Ok(())
     }
 
     fn sort_cached<O: Position>(

@@ -72,6 +72,42 @@ impl Sha256 {
     }
 }
 
+/// SHA-256 of whole blocks, which are hashed elsewhere, and of what comes after them.
+pub(crate) struct BlockHash {
+    pub(crate) words: [u32; 8],
+}
+
+impl BlockHash {
+    /// FIPS 180-4, section 5.3.3.
+    pub(crate) const fn new() -> Self {
+        let words =
+            [0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19];
+        BlockHash { words }
+    }
+
+    /// The digest of a text of which all whole blocks were hashed.
+    pub(crate) fn finish(self, text: &[u8]) -> Sha256 {
+        let rest = text.as_chunks::<64>().1;
+        self.finish_rest(rest, text.len() as u64)
+    }
+
+    /// The digest of so many bytes of which all but these last were hashed.
+    pub(crate) fn finish_rest(mut self, rest: &[u8], bytes: u64) -> Sha256 {
+        // A one bit, zeros, and the length in bits fill the last block, or the last two.
+        let mut padded = [0; 128];
+        padded[..rest.len()].copy_from_slice(rest);
+        padded[rest.len()] = 0x80;
+        let end = if rest.len() < 56 { 64 } else { 128 };
+        padded[end - 8..end].copy_from_slice(&(bytes * 8).to_be_bytes());
+        sha2::block_api::compress256(&mut self.words, padded[..end].as_chunks().0);
+        let mut digest = [0; 32];
+        for (bytes, word) in digest.as_chunks_mut().0.iter_mut().zip(self.words) {
+            *bytes = word.to_be_bytes();
+        }
+        Sha256(digest)
+    }
+}
+
 impl fmt::Display for Sha256 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";

@@ -2,11 +2,12 @@
 
 use std::io::{self, ErrorKind, Read};
 
-use crate::canonical::{Hashing, trim_end};
+use crate::canonical::trim_end;
 use crate::read::Limits;
-use crate::simd::{Level, dispatch};
+use crate::sha256::BlockHash;
+use crate::simd::{Level, dispatch_bits};
 use crate::structure::{Blocks, LOOKAHEAD, Stop, Structure};
-use crate::{CanonicalError, Rules};
+use crate::{CanonicalError, Rules, Sha256};
 
 /// How much is read at once.
 const READ: usize = 1 << 17;
@@ -41,15 +42,19 @@ impl Window {
     }
 }
 
-/// The digest of the input if it is canonical; else nothing, and an unknown part of it was read.
-pub(crate) fn verify(input: &mut impl Read, rules: &Rules) -> Result<Option<Hashing>, CanonicalError> {
+/// The digest of the input and its length if it is canonical; else nothing, and an unknown part of it was read.
+pub(crate) fn verify(input: &mut impl Read, rules: &Rules) -> Result<Option<(Sha256, u64)>, CanonicalError> {
     verify_by(READ, input, rules)
 }
 
-fn verify_by(read: usize, input: &mut impl Read, rules: &Rules) -> Result<Option<Hashing>, CanonicalError> {
+fn verify_by(
+    read: usize,
+    input: &mut impl Read,
+    rules: &Rules,
+) -> Result<Option<(Sha256, u64)>, CanonicalError> {
     let level = Level::detect();
-    let mut structure = Structure::<true, u32>::new(rules, Limits::DEFAULT_MAX_DEPTH);
-    let mut hashing = Hashing::default();
+    let mut structure = Structure::<true, u32>::new(level, rules, Limits::DEFAULT_MAX_DEPTH);
+    let mut hash = BlockHash::new();
     let mut window = Window { bytes: Vec::with_capacity(read + LOOKAHEAD), before: 0, is_last: false };
     let mut done = 0;
     loop {
@@ -63,13 +68,16 @@ fn verify_by(read: usize, input: &mut impl Read, rules: &Rules) -> Result<Option
         }
         let length = window.bytes.len();
         let end = if is_last { length } else { done + (length - LOOKAHEAD - done) / 64 * 64 };
-        let blocks = Blocks { structure: &mut structure, window: &window.bytes, range: done..end, is_last };
-        if dispatch(level, blocks) == Err(Stop) {
+        let (range, hashed) = (done..end, Some(&mut hash.words));
+        let blocks =
+            Blocks { structure: &mut structure, window: &window.bytes, range, is_last, hash: hashed };
+        if dispatch_bits(level, blocks) == Err(Stop) {
             return Ok(None);
         }
-        hashing.add(&window.bytes[done..end]);
         if is_last {
-            return Ok(Some(hashing));
+            let rest = window.bytes[done..end].as_chunks::<64>().1;
+            let bytes = window.before + length as u64;
+            return Ok(Some((hash.finish_rest(rest, bytes), bytes)));
         }
         let kept_from = structure.needed_from(end);
         structure.leave(kept_from, &window.bytes);
@@ -84,12 +92,12 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::digest;
     use crate::testing::{canonical_document, document, some_rules};
-    use crate::{Sha256, digest};
 
     fn check(text: &[u8], rules: &Rules, read: usize) {
         let streamed = verify_by(read, &mut &text[..], rules).expect("memory can be read");
-        let streamed = streamed.map(|hashing| hashing.sha256());
+        let streamed = streamed.map(|(sha256, _)| sha256);
         let trimmed = text.trim_ascii_end();
         let is_canonical = digest(text, rules).is_ok_and(|digested| digested.sha256 == Sha256::of(trimmed));
         assert_eq!(streamed, is_canonical.then(|| Sha256::of(trimmed)), "{}", String::from_utf8_lossy(text));

@@ -15,7 +15,7 @@ use std::ops::Range;
 
 use crate::members::{Index, Position, compare_decoded};
 use crate::number::is_ecmascript;
-use crate::simd::{Ahead, Backend, Block, Exponents, Masks, Task, Utf8, Words};
+use crate::simd::{BitTask, Bits, Block, Lane, Level as Machine, Masks, NoLane, Utf8, scan};
 use crate::text::Text;
 use crate::tree::ElementKey;
 use crate::watch::{Accepted, Watch, Watched};
@@ -164,6 +164,7 @@ impl Level {
 /// One pass over a document.
 #[derive(Clone, Debug)]
 pub(crate) struct Structure<'r, const CANONICAL: bool, O> {
+    machine: Machine,
     form: Form,
     /// The bits of a key's first bytes that bar them from being compared.
     incomparable: u64,
@@ -196,7 +197,7 @@ pub(crate) struct Indexed<O> {
     pub(crate) present: Vec<bool>,
 }
 
-/// Looks at a part of the input on the best backend.
+/// Looks at a part of the input.
 pub(crate) struct Blocks<'s, 'r, 'w, const CANONICAL: bool, O> {
     pub(crate) structure: &'s mut Structure<'r, CANONICAL, O>,
     pub(crate) window: &'w [u8],
@@ -204,31 +205,42 @@ pub(crate) struct Blocks<'s, 'r, 'w, const CANONICAL: bool, O> {
     pub(crate) range: Range<usize>,
     /// Whether the input ends with the range.
     pub(crate) is_last: bool,
+    /// The state of SHA-256, into which the whole blocks are hashed.
+    pub(crate) hash: Option<&'s mut [u32; 8]>,
 }
 
-impl<const CANONICAL: bool, O: Position> Task for Blocks<'_, '_, '_, CANONICAL, O> {
+/// How many blocks are looked at before their masks are.
+const BATCH: usize = 32;
+
+impl<const CANONICAL: bool, O: Position> BitTask for Blocks<'_, '_, '_, CANONICAL, O> {
     type Output = Result<(), Stop>;
 
     #[inline(always)]
-    fn run<B: Backend>(self, backend: B) -> Result<(), Stop> {
-        let Blocks { structure, window, range, is_last } = self;
-        let mut at = range.start;
-        while at + 64 <= range.end
-            && let Some(ahead) = window[at..].first_chunk()
-        {
-            structure.block::<B, CANONICAL>(backend, window, at, ahead)?;
-            at += 64;
+    fn run<B: Bits>(self, bits: B) -> Result<(), Stop> {
+        let Blocks { structure, window, range, is_last, hash } = self;
+        let blocks = window[range.clone()].as_chunks().0;
+        match hash.map(|hash| (bits.lane(hash), hash)) {
+            None => structure.blocks(bits, window, range.start, blocks, &mut NoLane)?,
+            Some((None, hash)) => {
+                structure.blocks(bits, window, range.start, blocks, &mut NoLane)?;
+                sha2::block_api::compress256(hash, blocks);
+            }
+            Some((Some(mut lane), hash)) => {
+                structure.blocks(bits, window, range.start, blocks, &mut lane)?;
+                *hash = lane.state();
+            }
         }
-        if is_last { structure.end(backend, window, at) } else { Ok(()) }
+        if is_last { structure.end(bits, window, range.start + 64 * blocks.len()) } else { Ok(()) }
     }
 }
 
 impl<'r, const CANONICAL: bool, O: Position> Structure<'r, CANONICAL, O> {
-    pub(crate) fn new(rules: &'r Rules, max_depth: usize) -> Self {
+    pub(crate) fn new(machine: Machine, rules: &'r Rules, max_depth: usize) -> Self {
         let mut carry = Carry::default();
         // The document must begin with a value, as if after a colon.
         carry.after_separator.seen = 1 << 63;
         Structure {
+            machine,
             form: rules.form,
             incomparable: if rules.form == Form::Jcs { 0x8080_8080_8080_8080 } else { 0 },
             max_depth,
@@ -275,62 +287,82 @@ impl<'r, const CANONICAL: bool, O: Position> Structure<'r, CANONICAL, O> {
         self.low_surrogate = self.low_surrogate.and_then(|at| at.checked_sub(bytes));
     }
 
-    /// Looks at one block. Canonical text has no spaces but those that pad the last block.
     #[inline(always)]
-    fn block<B: Backend, const TIGHT: bool>(
+    fn blocks<B: Bits>(
         &mut self,
-        backend: B,
+        bits: B,
+        window: &[u8],
+        mut at: usize,
+        blocks: &[Block],
+        lane: &mut impl Lane,
+    ) -> Result<(), Stop> {
+        let mut masks = [Masks::default(); BATCH];
+        for batch in blocks.chunks(BATCH) {
+            scan(self.machine, batch.as_flattened(), &mut masks);
+            for (block, masks) in batch.iter().zip(&masks) {
+                lane.begin(block);
+                self.block::<B, CANONICAL>(bits, window, at, block, masks, lane)?;
+                at += 64;
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at the last bytes, padded with spaces so that whatever could go on ends.
+    #[inline(always)]
+    fn end<B: Bits>(&mut self, bits: B, window: &[u8], at: usize) -> Result<(), Stop> {
+        let rest = &window[at..];
+        let mut block = [b' '; 64];
+        block[..rest.len()].copy_from_slice(rest);
+        let mut masks = [Masks::default()];
+        scan(self.machine, &block, &mut masks);
+        let space = self.block::<B, false>(bits, window, at, &block, &masks[0], &mut NoLane)?;
+        if CANONICAL && space != u64::MAX << rest.len() {
+            return Err(Stop);
+        }
+        self.finish()
+    }
+
+    /// Looks at one block. Canonical text is tight: it has no spaces but those that pad the last block.
+    #[inline(always)]
+    fn block<B: Bits, const TIGHT: bool>(
+        &mut self,
+        bits: B,
         window: &[u8],
         at: usize,
-        ahead: &Ahead,
+        block: &Block,
+        masks: &Masks,
+        lane: &mut impl Lane,
     ) -> Result<u64, Stop> {
-        let block = ahead.first_chunk().expect("a block is shorter");
-        let masks = backend.masks(block);
-        let spaces = if TIGHT { 0 } else { backend.spaces(block) };
-        let tokens = self.tokens(backend, window, at, &masks, spaces)?;
+        let tokens = self.tokens::<B, TIGHT>(bits, window, at, masks)?;
+        lane.quarter::<0>();
         if masks.non_ascii != 0 || self.utf8.is_incomplete() {
-            self.non_ascii(backend, window, at, block)?;
+            self.non_ascii(window, at, block)?;
         }
-        let (scalars, scalar_ends, mut error) = self.scalars(backend, ahead, &masks, &tokens);
+        let (scalars, scalar_ends, mut error) = self.scalars(window, at, masks, &tokens);
+        lane.quarter::<1>();
         error |= masks.control & tokens.in_string | masks.backslash & !tokens.in_string;
         let in_object = self.containers(window, at, &tokens)?;
+        lane.quarter::<2>();
         error |= self.grammar::<TIGHT>(&tokens, in_object, scalars, scalar_ends);
         if error != 0 {
             return Err(Stop);
         }
+        lane.quarter::<3>();
         if self.form == Form::Jcs {
             self.numbers(window, at, scalars & (masks.digit | masks.minus))?;
         }
         Ok(tokens.space)
     }
 
-    /// Looks at the last bytes, padded with spaces so that whatever could go on ends.
-    #[inline(always)]
-    fn end<B: Backend>(&mut self, backend: B, window: &[u8], at: usize) -> Result<(), Stop> {
-        let rest = &window[at..];
-        let mut padded = [b' '; 64 * 3];
-        padded[..rest.len()].copy_from_slice(rest);
-        for start in [0, 64] {
-            if start <= rest.len() {
-                let ahead = padded[start..].first_chunk().expect("there is more padding than that");
-                let space = self.block::<B, false>(backend, window, at + start, ahead)?;
-                if CANONICAL && space != u64::MAX.unbounded_shl(remaining(rest.len(), start)) {
-                    return Err(Stop);
-                }
-            }
-        }
-        self.finish()
-    }
-
     /// Finds the strings, and so what is outside of them.
     #[inline(always)]
-    fn tokens<B: Backend>(
+    fn tokens<B: Bits, const TIGHT: bool>(
         &mut self,
-        backend: B,
+        bits: B,
         window: &[u8],
         at: usize,
         masks: &Masks,
-        spaces: u64,
     ) -> Result<Tokens, Stop> {
         let mut quote = masks.quote;
         if masks.backslash | self.carry.escaped != 0 {
@@ -339,7 +371,7 @@ impl<'r, const CANONICAL: bool, O: Position> Structure<'r, CANONICAL, O> {
             self.last_backslash = last_of(masks.backslash, at + 1, self.last_backslash);
             self.escapes(window, at, escaped)?;
         }
-        let in_string = backend.prefix_xor(quote) ^ self.carry.in_string;
+        let in_string = bits.prefix_xor(quote) ^ self.carry.in_string;
         self.carry.in_string = 0u64.wrapping_sub(in_string >> 63);
         let outside = !(in_string | quote);
         Ok(Tokens {
@@ -348,7 +380,7 @@ impl<'r, const CANONICAL: bool, O: Position> Structure<'r, CANONICAL, O> {
             brace: masks.brace,
             colon: masks.colon & outside,
             comma: masks.comma & outside,
-            space: spaces & outside,
+            space: if TIGHT { 0 } else { masks.space & outside },
             open_quote: quote & in_string,
             close_quote: quote & !in_string,
             in_string,
@@ -411,15 +443,9 @@ impl<'r, const CANONICAL: bool, O: Position> Structure<'r, CANONICAL, O> {
         Ok(())
     }
 
-    #[inline(always)]
-    fn non_ascii<B: Backend>(
-        &mut self,
-        backend: B,
-        window: &[u8],
-        at: usize,
-        block: &Block,
-    ) -> Result<(), Stop> {
-        if backend.utf8(block, &mut self.utf8) {
+    #[inline(never)]
+    fn non_ascii(&mut self, window: &[u8], at: usize, block: &Block) -> Result<(), Stop> {
+        if self.utf8.is_wrong(self.machine, block) {
             return Err(Stop);
         }
         if self.form == Form::Jcs { self.noncharacters(window, at) } else { Ok(()) }
@@ -439,13 +465,7 @@ impl<'r, const CANONICAL: bool, O: Position> Structure<'r, CANONICAL, O> {
 
     /// Checks numbers, `true`, `false` and `null`: where they begin, the position after each, and what is wrong.
     #[inline(always)]
-    fn scalars<B: Backend>(
-        &mut self,
-        backend: B,
-        ahead: &Ahead,
-        masks: &Masks,
-        tokens: &Tokens,
-    ) -> (u64, u64, u64) {
+    fn scalars(&mut self, window: &[u8], at: usize, masks: &Masks, tokens: &Tokens) -> (u64, u64, u64) {
         let carry = &mut self.carry;
         let outside = tokens.outside;
         let scalar = outside & !(tokens.open | tokens.close | tokens.colon | tokens.comma | tokens.space);
@@ -467,7 +487,7 @@ impl<'r, const CANONICAL: bool, O: Position> Structure<'r, CANONICAL, O> {
         let others = scalar & !(digit | point | first_minus);
         if others | carry.power | (carry.exponent | carry.sign | carry.letters) >> 63 != 0 {
             let digits = Digits { scalar, start, digit, after_digit, point };
-            error |= carry.words_and_exponents(backend, ahead, others, &digits);
+            error |= carry.words_and_exponents(window, at, others, &digits);
         }
         (start, after_scalar & !scalar, error)
     }
@@ -573,7 +593,10 @@ impl<'r, const CANONICAL: bool, O: Position> Structure<'r, CANONICAL, O> {
         if !CANONICAL {
             let Level { base, start, is_dirty, .. } = self.levels[depth + 1];
             if is_dirty {
-                return self.index.record(base, (start, at), window, self.form, &[]).map_err(|_| Stop);
+                return self
+                    .index
+                    .record(self.machine, base, (start, at), window, self.form, &[])
+                    .map_err(|_| Stop);
             }
             self.index.forget(base);
         }
@@ -671,9 +694,9 @@ impl<'r, const CANONICAL: bool, O: Position> Structure<'r, CANONICAL, O> {
     }
 
     fn finish(&mut self) -> Result<(), Stop> {
-        let is_complete =
-            self.carry.in_string == 0 && self.depth == 0 && !self.carry.after_separator.is_open();
-        if is_complete && !self.watch.wants_array() { Ok(()) } else { Err(Stop) }
+        let Carry { in_string, after_separator, after_key, .. } = &self.carry;
+        let is_open = *in_string != 0 || self.depth > 0 || after_separator.is_open() || after_key.is_open();
+        if is_open || self.watch.wants_array() { Err(Stop) } else { Ok(()) }
     }
 
     /// Checks that numbers can be printed as doubles, and whether they are.
@@ -800,7 +823,7 @@ impl<const CANONICAL: bool, O: Position> Structure<'_, CANONICAL, O> {
             if level.is_dirty {
                 return self
                     .index
-                    .record(level.base, span, window, self.form, &watched.starts)
+                    .record(self.machine, level.base, span, window, self.form, &watched.starts)
                     .map_err(|_| Stop);
             }
             self.index.forget(level.base);
@@ -862,29 +885,26 @@ struct Digits {
 impl Carry {
     /// Checks what of scalars is neither digit nor point nor a minus at the front; what is wrong.
     #[inline(always)]
-    fn words_and_exponents<B: Backend>(
-        &mut self,
-        backend: B,
-        ahead: &Ahead,
-        others: u64,
-        digits: &Digits,
-    ) -> u64 {
+    fn words_and_exponents(&mut self, window: &[u8], at: usize, others: u64, digits: &Digits) -> u64 {
         let Digits { scalar, start, digit, after_digit, point } = digits;
-        let Words { of_four, of_five } = backend.words(ahead);
-        let (four, five) = (of_four & start, of_five & start);
-        let letters = four | five | (four | five) << 1 | (four | five) << 2 | (four | five) << 3 | five << 4;
-        let letters = letters | self.rest_of_word;
-        self.rest_of_word = (four | five) >> 61 | (four | five) >> 62 | (four | five) >> 63 | five >> 60;
+        let mut letters = std::mem::take(&mut self.rest_of_word);
+        let mut starts = others & start;
+        while starts != 0 {
+            let bit = starts.trailing_zeros();
+            starts &= starts - 1;
+            let word = (1 << word_length(window, at + bit as usize)) - 1;
+            letters |= word << bit;
+            self.rest_of_word = word >> 1 >> (63 - bit);
+        }
         // After a word there is something else.
         let mut error = shift(letters, &mut self.letters) & scalar & !letters;
 
         let mut unknown = others & !letters;
         if unknown | self.power | (self.exponent | self.sign) >> 63 != 0 {
-            let Exponents { letter, sign } =
-                backend.exponents(ahead.first_chunk().expect("a block is shorter"));
-            let exponent = letter & unknown & after_digit;
+            let (exponent, sign) = exponents(window, at, unknown);
+            let exponent = exponent & after_digit;
             let after_exponent = shift(exponent, &mut self.exponent);
-            let sign = sign & scalar & after_exponent;
+            let sign = sign & after_exponent;
             let power_start = after_exponent & !sign | shift(sign, &mut self.sign);
             error |= power_start & !digit;
             error |= run_end(power_start, *digit, &mut self.power) & (point | exponent);
@@ -894,9 +914,30 @@ impl Carry {
     }
 }
 
-/// How many bits before the padding there are in the block that begins at `start`.
-fn remaining(length: usize, start: usize) -> u32 {
-    u32::try_from(length - start).unwrap_or(u32::MAX)
+/// The length of the word that begins here, or zero.
+#[inline(always)]
+fn word_length(window: &[u8], at: usize) -> u32 {
+    match window.get(at..).and_then(<[u8]>::first_chunk::<4>) {
+        Some(b"null" | b"true") => 4,
+        Some(b"fals") if window.get(at + 4) == Some(&b'e') => 5,
+        _ => 0,
+    }
+}
+
+/// Which of these bytes are the letter of an exponent, and which are signs.
+#[inline(never)]
+fn exponents(window: &[u8], at: usize, mut unknown: u64) -> (u64, u64) {
+    let (mut letters, mut signs) = (0, 0);
+    while unknown != 0 {
+        let bit = unknown & unknown.wrapping_neg();
+        unknown ^= bit;
+        match window.get(at + bit.trailing_zeros() as usize) {
+            Some(b'e' | b'E') => letters |= bit,
+            Some(b'+' | b'-') => signs |= bit,
+            _ => {}
+        }
+    }
+    (letters, signs)
 }
 
 /// The positions after a backslash that is not itself escaped.

@@ -33,14 +33,21 @@ fn check_outcome(input: &[u8], rules: &Rules) {
     let shown = String::from_utf8_lossy(input);
     let plain = plain_outcome(input, rules);
     for level in Level::available() {
-        let fast = fast_outcome::<u32>(*level, input, rules);
+        let fast = fast_outcome::<u32>(level, input, rules);
         assert_eq!(fast, plain, "{level:?} {shown}");
     }
     assert_eq!(fast_outcome::<usize>(Level::detect(), input, rules), plain, "{shown}");
     let trimmed = input.trim_ascii_end();
     let is_canonical = plain.is_some_and(|(out, _)| out == trimmed);
     let expected = if is_canonical { Ok(trimmed.len()) } else { Err(Stop) };
-    assert_eq!(verify(input, rules, |_| {}), expected, "{shown}");
+    for level in Level::available() {
+        let mut hash = BlockHash::new();
+        assert_eq!(verify(level, input, rules, Some(&mut hash.words)), expected, "{level:?} {shown}");
+        if is_canonical {
+            assert_eq!(hash.finish(trimmed), Sha256::of(trimmed), "{level:?} {shown}");
+        }
+    }
+    assert_eq!(verify(Level::detect(), input, rules, None), expected, "{shown}");
 }
 
 proptest! {
