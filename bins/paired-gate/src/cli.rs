@@ -37,7 +37,8 @@ enum Command {
         #[command(flatten)]
         lock: LockArgs,
     },
-    /// Judge times that were taken before: a JSONL or CSV file, two hyperfine JSON files, or the directory of a run.
+    /// Judge times that were taken before: a JSONL or CSV file, two hyperfine JSON files, or the directory of
+    /// a run.
     Decide(DecideArgs),
     /// Say in words what a judgement means and what to do next.
     Explain {
@@ -133,7 +134,8 @@ fn condition(name: &str) -> Result<ConditionKind, String> {
 
 #[derive(Args)]
 pub(crate) struct RunArgs {
-    /// The command of the baseline: words, quoted as in a shell, but no shell runs it. `{out}` is a fresh file.
+    /// The command of the baseline: words, quoted as in a shell, but no shell runs it. `{out}` is a fresh
+    /// file.
     #[arg(long, required_unless_present = "definition")]
     pub(crate) baseline: Option<String>,
     /// The command of the candidate.
@@ -168,8 +170,8 @@ pub(crate) struct RunArgs {
     /// Time taken by the hypervisor above this share, in millionths, makes a pair invalid.
     #[arg(long, value_name = "PPM", requires = "cpus")]
     pub(crate) steal_ppm: Option<u64>,
-    /// A condition that makes a pair invalid, as in `throttled` or `interrupted`; may be repeated. By default all that
-    /// speak of placement, throttling, load above its limit, and interruption.
+    /// A condition that makes a pair invalid, as in `throttled` or `interrupted`; may be repeated. By default
+    /// all that speak of placement, throttling, load above its limit, and interruption.
     #[arg(long, value_name = "CONDITION", value_parser = condition)]
     pub(crate) invalidate_on: Vec<ConditionKind>,
     /// How often one pair may be taken again.

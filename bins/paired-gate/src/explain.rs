@@ -29,17 +29,20 @@ pub(crate) fn explain(path: &Path, format: MessageFormat) -> anyhow::Result<Exit
 }
 
 fn meaning(judged: &Judgement) -> String {
-    let (limit, confidence) = (judged.limit_ratio, judged.deciding().confidence.get() * 100.0);
+    let limit = judged.limit_ratio;
+    let wrong = 100.0 * (1.0 - judged.deciding().confidence.get());
     match judged.verdict {
-        Verdict::Pass => {
-            format!("The median ratio is at most {limit}: were it larger, a pass would have had a chance of at most {:.1} %.", 100.0 - confidence)
-        }
-        Verdict::Fail => {
-            format!("The median ratio is above {limit}: were it not, a fail would have had a chance of at most {:.1} %.", 100.0 - confidence)
-        }
-        Verdict::Inconclusive { .. } => {
-            "These pairs do not say on which side of the limit the median ratio lies. That is neither a pass nor a fail.".to_owned()
-        }
+        Verdict::Pass => format!(
+            "The median ratio is at most {limit}: were it larger, a pass would have had a chance of at most \
+             {wrong:.1} %."
+        ),
+        Verdict::Fail => format!(
+            "The median ratio is above {limit}: were it not, a fail would have had a chance of at most \
+             {wrong:.1} %."
+        ),
+        Verdict::Inconclusive { .. } => "These pairs do not say on which side of the limit the median ratio \
+                                         lies. That is neither a pass nor a fail."
+            .to_owned(),
     }
 }
 

@@ -130,8 +130,8 @@ struct HyperfineResult {
     times: Vec<f64>,
 }
 
-/// hyperfine runs all of one command before the other, so the pairs are pairs by number only and the order of the arms in
-/// them is not known.
+/// hyperfine runs all of one command before the other, so the pairs are pairs by number only and the order of
+/// the arms in them is not known.
 fn from_hyperfine(baseline: &Path, candidate: &Path) -> anyhow::Result<PairedSample> {
     let (b, c) = (hyperfine_times(baseline)?, hyperfine_times(candidate)?);
     if b.len() != c.len() {

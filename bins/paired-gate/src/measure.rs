@@ -46,7 +46,8 @@ pub(crate) fn resume(directory: &Path, lock: &LockArgs, format: MessageFormat) -
     measure(bundle, &definition, run, lock, format)
 }
 
-/// The verdict again, from the directory alone. Another definition gives what that definition would have said.
+/// The verdict again, from the directory alone. Another definition gives what that definition would have
+/// said.
 pub(crate) fn judge_again(
     directory: &Path,
     definition: Option<&Path>,
@@ -164,7 +165,8 @@ fn write_results(bundle: &Bundle, sample: &PairedSample, judgement: &Judgement) 
     Ok(())
 }
 
-/// The program failed, or the machine did not keep still: both are results, with evidence and without a verdict.
+/// The program failed, or the machine did not keep still: both are results, with evidence and without a
+/// verdict.
 fn stopped(bundle: Bundle, outcome: &RunOutcome, scratch: &Path) -> anyhow::Result<Exit> {
     let (exit, message) = match outcome {
         RunOutcome::Failed { attempt, failure } => {

@@ -78,8 +78,8 @@ fn remove_if_there(path: &Path) -> std::io::Result<()> {
     }
 }
 
-/// The number at `pointer`, with the other numbers at the top of the document. What is wrong with a file that is there is
-/// the program's doing, and so is a file that is not.
+/// The number at `pointer`, with the other numbers at the top of the document. What is wrong with a file that
+/// is there is the program's doing, and so is a file that is not.
 fn read_json(path: &Path, pointer: &str) -> Result<Reading, BoxError> {
     let malformed = |message: String| Ok(Reading::Malformed { message });
     let bytes = match std::fs::read(path) {

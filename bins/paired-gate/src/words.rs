@@ -1,5 +1,5 @@
-//! A command line into words, without a shell: blanks separate, quotes group, a backslash takes the next character as it
-//! is. Nothing is expanded.
+//! A command line into words, without a shell: blanks separate, quotes group, a backslash takes the next
+//! character as it is. Nothing is expanded.
 
 /// Splits a command into its words.
 ///

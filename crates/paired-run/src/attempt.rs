@@ -128,7 +128,8 @@ pub enum ConditionKind {
     Throttled,
     /// More else ran on the CPUs of the measurement than the limits of its [`Run`](cpu_placement::Run) allow.
     CompetingLoad,
-    /// The run was stopped between the start of the pair and its end: killed, cancelled, evicted by a scheduler.
+    /// The run was stopped between the start of the pair and its end: killed, cancelled, evicted by a
+    /// scheduler.
     Interrupted,
     /// Anything else that the caller has seen.
     Other,
@@ -164,8 +165,8 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Processor time divided by wall time: far below 1 for a single-threaded program means that it waited or was kept
-    /// waiting.
+    /// Processor time divided by wall time: far below 1 for a single-threaded program means that it waited or
+    /// was kept waiting.
     #[must_use]
     pub fn cpu_per_wall(&self) -> Option<f64> {
         (self.wall_ns > 0).then(|| (self.user_ns + self.system_ns) as f64 / self.wall_ns as f64)
@@ -198,10 +199,10 @@ pub struct Execution {
 }
 
 impl Execution {
-    /// An execution from a finished process. The violations that were seen become conditions, and what was watched becomes
-    /// telemetry: `steal_ppm`, `others_ppm`, `siblings_ppm` (shares of the set's time), `cpu_pressure_ms`, `run_delay_ms`,
-    /// `held_back_ms`, `frequency_khz` (the lowest seen) and `temperature_millicelsius` (the highest seen), where the machine
-    /// exposes them.
+    /// An execution from a finished process. The violations that were seen become conditions, and what was
+    /// watched becomes telemetry: `steal_ppm`, `others_ppm`, `siblings_ppm` (shares of the set's time),
+    /// `cpu_pressure_ms`, `run_delay_ms`, `held_back_ms`, `frequency_khz` (the lowest seen) and
+    /// `temperature_millicelsius` (the highest seen), where the machine exposes them.
     pub fn new(finished: Finished, reading: Reading) -> Self {
         let usage = Usage {
             wall_ns: finished.wall_ns,
@@ -236,7 +237,8 @@ impl Execution {
         }
     }
 
-    /// How the program failed, if it did. A failure is never an environmental condition, whatever else was seen.
+    /// How the program failed, if it did. A failure is never an environmental condition, whatever else was
+    /// seen.
     #[must_use]
     pub fn failure(&self) -> Option<ProductFailure> {
         match (&self.ending, &self.reading) {

@@ -42,15 +42,15 @@ impl RunDefinition {
     }
 }
 
-/// The environmental conditions that make a pair invalid, both members together. A failure of the program that is
-/// measured is never one of them.
+/// The environmental conditions that make a pair invalid, both members together. A failure of the program
+/// that is measured is never one of them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Invalidation {
     /// Conditions that invalidate whenever they are seen.
     pub conditions: BTreeSet<ConditionKind>,
-    /// Telemetry that invalidates above a limit, by name, as in `competing_load_share = 0.05`. A reading that is missing
-    /// exceeds nothing.
+    /// Telemetry that invalidates above a limit, by name, as in `competing_load_share = 0.05`. A reading that
+    /// is missing exceeds nothing.
     pub above: BTreeMap<String, f64>,
     /// How often one pair may be taken again.
     pub reruns_per_pair: u32,

@@ -80,7 +80,8 @@ pub enum Invalid {
     },
 }
 
-/// Where events go. An event that [`record`](Self::record) has returned from must survive the end of this process.
+/// Where events go. An event that [`record`](Self::record) has returned from must survive the end of this
+/// process.
 pub trait Recorder {
     /// Keeps one event.
     ///
@@ -100,7 +101,8 @@ impl Recorder for Vec<Event> {
     }
 }
 
-/// Keeps events in the journal of an evidence bundle, each on the disk before the call returns, as records of one kind.
+/// Keeps events in the journal of an evidence bundle, each on the disk before the call returns, as records of
+/// one kind.
 #[derive(Clone, Copy)]
 pub struct JournalRecorder<'bundle> {
     bundle: &'bundle evidence::Bundle,

@@ -11,8 +11,9 @@ pub trait Executor {
     /// Runs one program once and reads its metric. What the program does wrong is part of the [`Execution`].
     ///
     /// # Errors
-    /// Whatever kept the attempt from being carried out and is not the program's doing: no space for its files, a
-    /// program that cannot be started. The attempt is recorded as interrupted and the run stops there.
+    /// Whatever kept the attempt from being carried out and is not the program's doing: no space for its
+    /// files, a program that cannot be started. The attempt is recorded as interrupted and the run stops
+    /// there.
     fn execute(&mut self, attempt: &Attempt, cancel: &CancelToken) -> Result<Execution, BoxError>;
 }
 
@@ -27,15 +28,15 @@ where
 
 /// One of the two programs that are compared.
 pub trait Subject {
-    /// What to run for this attempt, with a fresh file for its metric. Both arms should get arguments, paths and
-    /// environment of the same length.
+    /// What to run for this attempt, with a fresh file for its metric. Both arms should get arguments, paths
+    /// and environment of the same length.
     ///
     /// # Errors
     /// Whatever kept the attempt from being prepared.
     fn prepare(&mut self, attempt: &Attempt) -> Result<Run, BoxError>;
 
-    /// Reads the metric of a program that exited with status 0. A metric that is missing or malformed is the program's
-    /// failure, [`Reading::Malformed`].
+    /// Reads the metric of a program that exited with status 0. A metric that is missing or malformed is the
+    /// program's failure, [`Reading::Malformed`].
     ///
     /// # Errors
     /// Whatever kept the metric from being read and is not the program's doing.

@@ -1,15 +1,15 @@
 //! Takes the pairs of a measurement: warm-ups, attempts, invalidation, resume.
 //!
-//! A [`PairedRun`] follows the schedule of its [`RunDefinition`]: alternating warm-ups, then pairs whose members run one
-//! directly after the other, one process at a time. An [`Executor`] carries out each attempt; [`Processes`] does it with
-//! two [`Subject`]s, [`Scripted`] without running anything. Every [`Event`] goes to a [`Recorder`] before anything that
-//! follows from it is done, so a run that was killed is continued by [`PairedRun::resume`] from what was kept: no pair
-//! that was taken is lost or taken again.
+//! A [`PairedRun`] follows the schedule of its [`RunDefinition`]: alternating warm-ups, then pairs whose
+//! members run one directly after the other, one process at a time. An [`Executor`] carries out each attempt;
+//! [`Processes`] does it with two [`Subject`]s, [`Scripted`] without running anything. Every [`Event`] goes
+//! to a [`Recorder`] before anything that follows from it is done, so a run that was killed is continued by
+//! [`PairedRun::resume`] from what was kept: no pair that was taken is lost or taken again.
 //!
-//! Two things can go wrong, and they are kept apart. A *failure of the program* (its status, a signal, its time limit, a
-//! malformed metric) fails the row and is never measured again. An *environmental condition* that the definition names
-//! ([`Invalidation`]) makes both members of its pair invalid; they stay in the record with the evidence, and the whole pair
-//! is taken again in the same order, a bounded number of times.
+//! Two things can go wrong, and they are kept apart. A *failure of the program* (its status, a signal, its
+//! time limit, a malformed metric) fails the row and is never measured again. An *environmental condition*
+//! that the definition names ([`Invalidation`]) makes both members of its pair invalid; they stay in the
+//! record with the evidence, and the whole pair is taken again in the same order, a bounded number of times.
 //!
 //! # Example
 //!

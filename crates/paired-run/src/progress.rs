@@ -1,5 +1,5 @@
-//! How far a run has come: a state that events change and that says what is next. It does nothing itself, so a run
-//! that was killed is continued by giving it the events that were kept.
+//! How far a run has come: a state that events change and that says what is next. It does nothing itself, so
+//! a run that was killed is continued by giving it the events that were kept.
 
 use paired_stats::{Arm, Schedule};
 
@@ -92,7 +92,8 @@ impl Progress {
         self.reruns
     }
 
-    /// The pair whose first member has been taken and whose second has not been started: a stop here parts them.
+    /// The pair whose first member has been taken and whose second has not been started: a stop here parts
+    /// them.
     pub(crate) fn parted(&self) -> Option<Attempt> {
         let [only] = &self.current.members[..] else { return None };
         (self.in_flight.is_none() && self.current.interrupted.is_none()).then_some(only.attempt)

@@ -71,8 +71,8 @@ impl PairedRun {
     /// Every event is recorded before anything that follows from it is done.
     ///
     /// # Errors
-    /// [`RunError`] when an attempt could not be carried out or an event not be recorded. The run can be resumed from
-    /// what was recorded.
+    /// [`RunError`] when an attempt could not be carried out or an event not be recorded. The run can be
+    /// resumed from what was recorded.
     pub fn run(
         &mut self,
         executor: &mut dyn Executor,
@@ -158,9 +158,9 @@ impl PairedRun {
         self.progress.schedule()
     }
 
-    /// The pairs taken so far as a sample of this metric: with the time at which each pair began, processor time per wall
-    /// time, and every reading of telemetry that all of them have, as the mean of both members and as candidate minus
-    /// baseline (`…_difference`).
+    /// The pairs taken so far as a sample of this metric: with the time at which each pair began, processor
+    /// time per wall time, and every reading of telemetry that all of them have, as the mean of both members
+    /// and as candidate minus baseline (`…_difference`).
     ///
     /// # Errors
     /// [`SampleError`] when the values of a pair are too far apart to be a ratio.

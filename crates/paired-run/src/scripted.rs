@@ -53,7 +53,8 @@ pub struct Scripted<'a> {
 }
 
 impl<'a> Scripted<'a> {
-    /// A script whose attempts have the metric that `value` states, in milliseconds, and take that long on its clock.
+    /// A script whose attempts have the metric that `value` states, in milliseconds, and take that long on
+    /// its clock.
     pub fn new(value: impl FnMut(&Attempt) -> f64 + 'a) -> Self {
         Self { value: Box::new(value), faults: BTreeMap::new(), clock_unix_ns: 0, executed: Vec::new() }
     }

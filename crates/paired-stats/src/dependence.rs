@@ -1,12 +1,13 @@
-//! Bounds for pairs that are not independent: the ranks of the exact bounds, moved outwards by what dependence costs.
+//! Bounds for pairs that are not independent: the ranks of the exact bounds, moved outwards by what
+//! dependence costs.
 //!
-//! What counts is the variance of the number of ratios below the quantile, relative to independent pairs. It is estimated
-//! twice, and the larger estimate is used:
+//! What counts is the variance of the number of ratios below the quantile, relative to independent pairs. It
+//! is estimated twice, and the larger estimate is used:
 //!
-//! * from the neighbours, as in a first-order autoregression whose autocorrelation is one standard error above its
-//!   estimate, which is strong on dependence that fades within a few pairs;
-//! * from the slowest cosines of the series (Lazarus, Lewis, Stock and Watson 2018: equal-weighted, with Student's
-//!   distribution for their small number), which is strong on weak dependence that does not fade.
+//! * from the neighbours, as in a first-order autoregression whose autocorrelation is one standard error
+//!   above its estimate, which is strong on dependence that fades within a few pairs;
+//! * from the slowest cosines of the series (Lazarus, Lewis, Stock and Watson 2018: equal-weighted, with
+//!   Student's distribution for their small number), which is strong on weak dependence that does not fade.
 
 use serde::{Deserialize, Serialize};
 use statrs::distribution::{ContinuousCDF as _, Normal, StudentsT};
@@ -33,12 +34,14 @@ pub struct Dependence {
     pub effective_count: f64,
 }
 
-/// The allowance for estimating the autocorrelation from these very pairs, in its own standard errors. With none, and
-/// without the cosines, autoregressions of 0.8 and more passed wrongly in up to 8 % of simulated campaigns.
+/// The allowance for estimating the autocorrelation from these very pairs, in its own standard errors. With
+/// none, and without the cosines, autoregressions of 0.8 and more passed wrongly in up to 8 % of simulated
+/// campaigns.
 const ALLOWANCE: f64 = 1.0;
 
-/// How many cosines are used at most. Fewer see slower dependence and leave wider bounds: with 4, one campaign in fifteen
-/// of independent pairs at a ratio of 1.08 (noise 4 %) stayed undecided, with 6 one in twenty-five.
+/// How many cosines are used at most. Fewer see slower dependence and leave wider bounds: with 4, one
+/// campaign in fifteen of independent pairs at a ratio of 1.08 (noise 4 %) stayed undecided, with 6 one in
+/// twenty-five.
 const COSINES: usize = 6;
 
 impl Dependence {
@@ -66,12 +69,15 @@ impl Dependence {
         }
     }
 
-    /// Exact bounds with the distance of each rank from the middle multiplied; absent once they leave the sample.
+    /// Exact bounds with the distance of each rank from the middle multiplied; absent once they leave the
+    /// sample.
     ///
-    /// The ratio of variances is that of the median. Other quantiles have less to lose from the same dependence.
+    /// The ratio of variances is that of the median. Other quantiles have less to lose from the same
+    /// dependence.
     pub(crate) fn widen(&self, exact: &RankBounds) -> RankBounds {
         let centre = exact.quantile.get() * exact.count as f64;
-        // A bound of rank r stands for "fewer than r values": half a unit belongs to the step of the distribution.
+        // A bound of rank r stands for "fewer than r values": half a unit belongs to the step of the
+        // distribution.
         let lower = exact.lower.and_then(|bound| {
             let reach = (centre - (bound.rank as f64 - 0.5)) * self.rank_distance_factor;
             ranked((centre - reach + 0.5).floor(), exact.count, bound.coverage)
@@ -96,8 +102,9 @@ fn ranked(rank: f64, count: usize, coverage: f64) -> Option<RankBound> {
     Some(RankBound { rank: rank as usize, coverage })
 }
 
-/// The variance of the number of values below the median, relative to independence, for a first-order autoregression:
-/// two normal values of correlation r fall on the same side with probability 1/2 + asin(r)/pi (Sheppard 1899).
+/// The variance of the number of values below the median, relative to independence, for a first-order
+/// autoregression: two normal values of correlation r fall on the same side with probability 1/2 + asin(r)/pi
+/// (Sheppard 1899).
 fn median_variance_ratio(phi: f64) -> f64 {
     let mut power = phi;
     let mut sum = 0.0;
@@ -108,8 +115,8 @@ fn median_variance_ratio(phi: f64) -> f64 {
     1.0 + 4.0 / std::f64::consts::PI * sum
 }
 
-/// How many cosines were used, and the mean of their squared coefficients relative to the variance: 1 on average for
-/// independent values, the long-run variance for others.
+/// How many cosines were used, and the mean of their squared coefficients relative to the variance: 1 on
+/// average for independent values, the long-run variance for others.
 fn slow_variance_ratio(scores: &[f64]) -> (usize, f64) {
     let cosines = COSINES.min(scores.len() / 4).max(1);
     let variance = scores.iter().map(|score| score * score).sum::<f64>() / scores.len() as f64;
@@ -128,7 +135,8 @@ fn coefficient(scores: &[f64], frequency: usize) -> f64 {
     (2.0 / count).sqrt() * scores.iter().enumerate().map(term).sum::<f64>()
 }
 
-/// How much wider Student's distribution with few degrees of freedom is than the normal one, at this confidence.
+/// How much wider Student's distribution with few degrees of freedom is than the normal one, at this
+/// confidence.
 fn student_per_normal(degrees: usize, confidence: Probability) -> f64 {
     let normal = Normal::standard().inverse_cdf(confidence.get());
     let student = StudentsT::new(0.0, 1.0, degrees as f64).expect("there is at least one degree of freedom");

@@ -45,8 +45,8 @@ pub struct Resolution {
     pub passes_up_to_ratio: f64,
     /// A median above this, with these distances to its bounds, would have failed.
     pub fails_above_ratio: f64,
-    /// About how many pairs would decide the median that was seen, if it is the true one and the noise stays. They would be
-    /// a new experiment. Absent when the median is the limit itself.
+    /// About how many pairs would decide the median that was seen, if it is the true one and the noise stays.
+    /// They would be a new experiment. Absent when the median is the limit itself.
     pub pairs_to_decide_this_median: Option<u64>,
 }
 

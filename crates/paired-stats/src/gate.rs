@@ -18,8 +18,8 @@ pub enum OnBreach {
     /// The row is inconclusive.
     #[default]
     Inconclusive,
-    /// The dependence-aware bounds decide, and the verdict says so, if every breach is about time (serial correlation,
-    /// trend, change point); otherwise the row is inconclusive.
+    /// The dependence-aware bounds decide, and the verdict says so, if every breach is about time (serial
+    /// correlation, trend, change point); otherwise the row is inconclusive.
     DependenceAware,
 }
 
@@ -37,8 +37,9 @@ pub struct Gate {
     pub pairs: u32,
     /// What a breached diagnostic leads to.
     pub on_breach: OnBreach,
-    /// Whether a pass or fail by the order-statistic bounds also needs the dependence-aware bound on its side of the limit.
-    /// Diagnostics cannot see weak dependence in few pairs; this is what keeps the error rates while they do not.
+    /// Whether a pass or fail by the order-statistic bounds also needs the dependence-aware bound on its side
+    /// of the limit. Diagnostics cannot see weak dependence in few pairs; this is what keeps the error rates
+    /// while they do not.
     pub corroborate: bool,
     /// The dependence diagnostics.
     pub diagnostics: DiagnosticsDefinition,
@@ -65,8 +66,8 @@ impl Gate {
     /// Checks the definition and makes it ready for any number of samples.
     ///
     /// # Errors
-    /// [`GateError`] when the limit is not a positive finite number, too few pairs are declared for any bound, or the
-    /// diagnostics cannot be applied as declared.
+    /// [`GateError`] when the limit is not a positive finite number, too few pairs are declared for any
+    /// bound, or the diagnostics cannot be applied as declared.
     pub fn prepare(&self) -> Result<PreparedGate, GateError> {
         if !(self.limit_ratio.is_finite() && self.limit_ratio > 0.0) {
             return Err(GateError::Limit { limit_ratio: self.limit_ratio });
@@ -129,7 +130,8 @@ pub struct Bound {
     pub ratio: f64,
     /// 1 is the smallest ratio.
     pub rank: usize,
-    /// The probability that the bound holds: exact for independent pairs, nominal for dependence-aware bounds.
+    /// The probability that the bound holds: exact for independent pairs, nominal for dependence-aware
+    /// bounds.
     pub coverage: f64,
 }
 
@@ -412,7 +414,8 @@ fn estimate(sorted: &[f64], bounds: &RankBounds) -> Estimate {
     }
 }
 
-/// Linear between the two nearest order statistics (Hyndman and Fan 1996, definition 7); the usual median for 0.5.
+/// Linear between the two nearest order statistics (Hyndman and Fan 1996, definition 7); the usual median for
+/// 0.5.
 fn sample_quantile(sorted: &[f64], quantile: f64) -> f64 {
     let at = quantile * (sorted.len() - 1) as f64;
     #[expect(

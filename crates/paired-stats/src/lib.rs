@@ -1,17 +1,18 @@
 //! Exact bounds, honest diagnostics and one verdict for measurements taken in pairs.
 //!
-//! Two programs are run in adjacent pairs, in a balanced random order. Each pair gives one ratio, candidate divided by
-//! baseline. This crate says what the ratios show, and when they show nothing:
+//! Two programs are run in adjacent pairs, in a balanced random order. Each pair gives one ratio, candidate
+//! divided by baseline. This crate says what the ratios show, and when they show nothing:
 //!
 //! * [`Schedule`] is the order, made from a seed before anything runs;
 //! * [`PairedSample`] is a sealed set of pairs, joined by identity;
-//! * [`Gate`] is the definition of a decision, fixed beforehand; [`Gate::judge`] gives a [`Judgement`]: a [`Verdict`] with
-//!   its point, bounds, ranks, exact coverage and count, the [`Diagnostics`], and numbers for readers that never decide;
+//! * [`Gate`] is the definition of a decision, fixed beforehand; [`Gate::judge`] gives a [`Judgement`]: a
+//!   [`Verdict`] with its point, bounds, ranks, exact coverage and count, the [`Diagnostics`], and numbers
+//!   for readers that never decide;
 //! * [`World`] simulates campaigns whose truth is known, to calibrate a gate before it judges real ones.
 //!
-//! The bounds are order statistics ([`RankBounds`]), exact for any distribution of independent ratios. Diagnostics look
-//! for dependence at a false-alarm rate that is stated per campaign. What they cannot see in few pairs is covered by a
-//! second, wider bound that has to agree.
+//! The bounds are order statistics ([`RankBounds`]), exact for any distribution of independent ratios.
+//! Diagnostics look for dependence at a false-alarm rate that is stated per campaign. What they cannot see in
+//! few pairs is covered by a second, wider bound that has to agree.
 //!
 //! # Example
 //!

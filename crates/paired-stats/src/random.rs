@@ -1,7 +1,7 @@
 //! The one source of random order: ChaCha20 keyed by SHA-256 of a label and a seed.
 //!
-//! A library's shuffle may change between releases, so the bounded draw and the shuffle are written out here and held
-//! by golden files.
+//! A library's shuffle may change between releases, so the bounded draw and the shuffle are written out here
+//! and held by golden files.
 
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{Rng as _, SeedableRng as _};

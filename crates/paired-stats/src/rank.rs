@@ -57,12 +57,13 @@ pub struct ProbabilityError {
 pub struct RankBound {
     /// 1 is the smallest of the sorted values.
     pub rank: usize,
-    /// The probability, for any continuous distribution, that this order statistic lies on its side of the quantile. With
-    /// ties it is a lower limit of that probability.
+    /// The probability, for any continuous distribution, that this order statistic lies on its side of the
+    /// quantile. With ties it is a lower limit of that probability.
     pub coverage: f64,
 }
 
-/// The one-sided bounds of a quantile for one count and confidence; each is absent when the count is too small for it.
+/// The one-sided bounds of a quantile for one count and confidence; each is absent when the count is too
+/// small for it.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[must_use]
@@ -79,16 +80,16 @@ pub struct RankBounds {
     pub upper: Option<RankBound>,
 }
 
-/// A coverage this close to the confidence counts as reaching it: the tails carry rounding of about this size, and a
-/// confidence such as 0.9375 (five values, four ranks) is reached exactly.
+/// A coverage this close to the confidence counts as reaching it: the tails carry rounding of about this
+/// size, and a confidence such as 0.9375 (five values, four ranks) is reached exactly.
 const ROUNDING: f64 = 1e-12;
 
 impl RankBounds {
-    /// The exact one-sided bounds of `quantile` among `count` independent values (Conover, *Practical Nonparametric
-    /// Statistics*, 3rd ed., section 3.2; David and Nagaraja, *Order Statistics*, section 7.1).
+    /// The exact one-sided bounds of `quantile` among `count` independent values (Conover, *Practical
+    /// Nonparametric Statistics*, 3rd ed., section 3.2; David and Nagaraja, *Order Statistics*, section 7.1).
     ///
-    /// The number of values at or below the quantile is Binomial(`count`, `quantile`); nothing is assumed about the
-    /// distribution of the values.
+    /// The number of values at or below the quantile is Binomial(`count`, `quantile`); nothing is assumed
+    /// about the distribution of the values.
     pub fn exact(count: usize, quantile: Probability, confidence: Probability) -> Self {
         let reaches = |coverage: &f64| *coverage >= confidence.get() - ROUNDING;
         let tails = Tails::new(count, quantile);
@@ -148,11 +149,14 @@ mod tests {
         Probability::new(value).unwrap()
     }
 
+    fn choose(count: u32, k: u32) -> u128 {
+        (0..k).fold(1, |product, i| product * u128::from(count - i) / u128::from(i + 1))
+    }
+
     /// (rank, coverage as an exact integer numerator over 2^count) by adding binomial coefficients.
     fn median_by_integers(count: u32, confidence: f64) -> Option<(usize, u128)> {
-        let choose =
-            |k: u32| (0..k).fold(1_u128, |product, i| product * u128::from(count - i) / u128::from(i + 1));
-        let at_least = |rank: usize| (u32::try_from(rank).unwrap()..=count).map(choose).sum::<u128>();
+        let at_least =
+            |rank: usize| (u32::try_from(rank).unwrap()..=count).map(|k| choose(count, k)).sum::<u128>();
         let wanted = confidence * 2_f64.powi(i32::try_from(count).unwrap());
         (1..=count as usize).rev().map(|rank| (rank, at_least(rank))).find(|&(_, ways)| ways as f64 >= wanted)
     }
@@ -211,6 +215,31 @@ mod tests {
                     assert_eq!(bounds.lower.map(|bound| bound.rank), lower, "{context}");
                     assert_eq!(bounds.upper.map(|bound| bound.rank), upper, "{context}");
                 }
+            }
+        }
+    }
+
+    /// Rational quantiles in twentieths by whole numbers alone: every count up to 25, every rank.
+    #[test]
+    fn any_quantile_agrees_with_whole_numbers() {
+        for (count, twentieths) in (1..=25_u32).flat_map(|count| (1..20_u32).map(move |part| (count, part))) {
+            let ways = |below: u32| {
+                choose(count, below)
+                    * u128::from(twentieths).pow(below)
+                    * u128::from(20 - twentieths).pow(count - below)
+            };
+            let all = 20_u128.pow(count) as f64;
+            let at_least =
+                |rank: usize| (u32::try_from(rank).unwrap()..=count).map(ways).sum::<u128>() as f64 / all;
+            let quantile = probability(f64::from(twentieths) / 20.0);
+            let bounds = RankBounds::exact(count as usize, quantile, Probability::NINETY_FIVE_PERCENT);
+            let lower = (1..=count as usize).rev().find(|&rank| at_least(rank) >= 0.95);
+            let upper = (1..=count as usize).find(|&rank| 1.0 - at_least(rank) >= 0.95);
+            let context = format!("count {count}, quantile {twentieths}/20");
+            assert_eq!(bounds.lower.map(|bound| bound.rank), lower, "{context}");
+            assert_eq!(bounds.upper.map(|bound| bound.rank), upper, "{context}");
+            if let Some(bound) = bounds.lower {
+                assert!((bound.coverage - at_least(bound.rank)).abs() < 1e-12, "{context}");
             }
         }
     }

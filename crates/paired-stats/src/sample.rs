@@ -34,7 +34,8 @@ pub struct Pair {
     pub candidate: f64,
 }
 
-/// One reading per pair of something that may explain a ratio, such as a temperature. The unit is part of the name.
+/// One reading per pair of something that may explain a ratio, such as a temperature. The unit is part of the
+/// name.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Series {
@@ -44,11 +45,12 @@ pub struct Series {
     pub values: Vec<f64>,
 }
 
-/// A sealed set of pairs: every value can be part of a ratio, every identity occurs once, and nothing can be added.
+/// A sealed set of pairs: every value can be part of a ratio, every identity occurs once, and nothing can be
+/// added.
 ///
-/// The pairs are kept in the order of their identities, which is the order in which they ran. A set with more pairs is
-/// a different set: it has another [digest](PairedSample::digest), and a gate that declared the smaller count refuses
-/// it.
+/// The pairs are kept in the order of their identities, which is the order in which they ran. A set with more
+/// pairs is a different set: it has another [digest](PairedSample::digest), and a gate that declared the
+/// smaller count refuses it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Unchecked", into = "Unchecked")]
 #[must_use]
@@ -94,8 +96,8 @@ impl PairedSample {
     /// Checks and sorts the pairs of one metric (its name carries the unit, as in `replay_execution_ms`).
     ///
     /// # Errors
-    /// [`SampleError`] names the first pair that occurs twice or whose values cannot be a ratio: not a number, infinite,
-    /// zero or negative, or so far apart that the quotient leaves the range of a double.
+    /// [`SampleError`] names the first pair that occurs twice or whose values cannot be a ratio: not a
+    /// number, infinite, zero or negative, or so far apart that the quotient leaves the range of a double.
     pub fn new(metric: impl Into<String>, mut pairs: Vec<Pair>) -> Result<Self, SampleError> {
         pairs.sort_by_key(|pair| pair.pair);
         if let Some(twice) = pairs.windows(2).find(|two| two[0].pair == two[1].pair) {
@@ -224,9 +226,9 @@ impl PairedSample {
         Self { pairs: self.pairs.iter().map(swap).collect(), ..self.clone() }
     }
 
-    /// The SHA-256 of everything above as text: the line `paired-sample 1`, the metric, then one line per pair
-    /// (`pair`, `first` or `-`, `baseline`, `candidate`, then elapsed time and telemetry where present, separated by
-    /// tabs, numbers in their shortest exact form) after a line that names the columns.
+    /// The SHA-256 of everything above as text: the line `paired-sample 1`, the metric, then one line per
+    /// pair (`pair`, `first` or `-`, `baseline`, `candidate`, then elapsed time and telemetry where present,
+    /// separated by tabs, numbers in their shortest exact form) after a line that names the columns.
     pub fn digest(&self) -> SampleDigest {
         let mut text = format!("paired-sample 1\n{:?}\npair\tfirst\tbaseline\tcandidate", self.metric);
         let columns: Vec<(&str, &[f64])> = self.columns();

@@ -43,14 +43,14 @@ impl std::fmt::Display for Arm {
     }
 }
 
-/// The name of the procedure by which [`Schedule::generate`] turns a seed into an order. It is part of every schedule,
-/// and a golden file holds what it produces: it can be succeeded, never changed.
+/// The name of the procedure by which [`Schedule::generate`] turns a seed into an order. It is part of every
+/// schedule, and a golden file holds what it produces: it can be succeeded, never changed.
 pub const SCHEDULE_ALGORITHM: &str = "chacha20-sha256-fisher-yates/1";
 
 /// The order in which a row is measured, with what is needed to make it again.
 ///
-/// Half of the pairs run the baseline first and half the candidate (with an odd count the stream decides which arm gets
-/// the one more), in random order. Warm-ups alternate, baseline first.
+/// Half of the pairs run the baseline first and half the candidate (with an odd count the stream decides
+/// which arm gets the one more), in random order. Warm-ups alternate, baseline first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[must_use]
@@ -136,7 +136,8 @@ mod tests {
         arms.iter().map(|arm| if *arm == Arm::Baseline { 'B' } else { 'C' }).collect()
     }
 
-    /// Lines of `seed pairs warmups order`, never to be regenerated: a changed line is a changed meaning of old files.
+    /// Lines of `seed pairs warmups order`, never to be regenerated: a changed line is a changed meaning of
+    /// old files.
     #[test]
     fn golden_schedules() {
         for line in include_str!("../testdata/schedules.txt").lines().filter(|line| !line.starts_with('#')) {

@@ -165,14 +165,15 @@ impl World {
         self.name
     }
 
-    /// Whether a gate is expected to keep its error rates here. The others are harder and there to show what happens.
+    /// Whether a gate is expected to keep its error rates here. The others are harder and there to show what
+    /// happens.
     #[must_use]
     pub fn is_usual(&self) -> bool {
         self.usual
     }
 
-    /// The disturbance of one campaign of `pairs` pairs, whose log ratios have a standard deviation of about `sd` where the
-    /// world has one. The same seeds and number give the same campaign.
+    /// The disturbance of one campaign of `pairs` pairs, whose log ratios have a standard deviation of about
+    /// `sd` where the world has one. The same seeds and number give the same campaign.
     pub fn noise(&self, seeds: &str, campaign: u32, pairs: u32, sd: f64) -> Noise {
         let key = Sha256::digest(format!("{seeds}/{}/{campaign}", self.name));
         let mut draws = Draws { random: ChaCha20Rng::from_seed(key.into()), pairs: pairs as usize, sd };

@@ -210,8 +210,8 @@ fn accepted(run: &PairedRun) -> Vec<(u32, u32)> {
 }
 
 proptest! {
-    /// A run killed after any event, any number of times, ends with every pair taken once, keeps every pair that was
-    /// complete, and never starts an attempt under a number that was used.
+    /// A run killed after any event, any number of times, ends with every pair taken once, keeps every pair
+    /// that was complete, and never starts an attempt under a number that was used.
     #[test]
     fn killed_anywhere_nothing_is_lost_or_taken_twice(cuts in prop::collection::vec(1_usize..40, 0..6), pairs in 1_u32..8) {
         let mut definition = definition(pairs, 1);

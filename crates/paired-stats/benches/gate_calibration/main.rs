@@ -4,8 +4,8 @@
 //! cargo bench -p paired-stats --bench gate_calibration -- [--check] [--campaigns N] [--seeds report|tuning]
 //! ```
 //!
-//! The constants of the gate were chosen on the seed set `tuning`; what is printed comes from `report`, which was not
-//! looked at before. `--check` exits with 1 when a target is missed.
+//! The constants of the gate were chosen on the seed set `tuning`; what is printed comes from `report`, which
+//! was not looked at before. `--check` exits with 1 when a target is missed.
 
 mod methods;
 mod table;
@@ -43,7 +43,8 @@ fn main() -> ExitCode {
 }
 
 fn options() -> Result<Options, String> {
-    // Cargo passes --bench when it benchmarks; without it (a test run) a tenth of a tenth shows that all still runs.
+    // Cargo passes --bench when it benchmarks; without it (a test run) a tenth of a tenth shows that all
+    // still runs.
     let mut benchmark = false;
     let mut options = Options { campaigns: 40, check: false, seeds: "report".to_owned() };
     let mut campaigns = None;

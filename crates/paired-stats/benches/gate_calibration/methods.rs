@@ -102,8 +102,8 @@ fn t_interval(logs: &[f64], t: f64) -> Said {
     between(mean - reach, mean + reach, LIMIT.ln())
 }
 
-/// The published crate, as its documentation uses it: its two-sided 95 % interval of the mean difference against 5 % of
-/// the baseline that it divides by.
+/// The published crate, as its documentation uses it: its two-sided 95 % interval of the mean difference
+/// against 5 % of the baseline that it divides by.
 fn perfgate(sample: &PairedSample) -> Said {
     let pairs: Vec<perfgate_types::PairedSample> = sample.pairs().iter().map(perfgate_pair).collect();
     let stats =

@@ -7,9 +7,10 @@ use crate::rank::Probability;
 
 /// The dependence diagnostics of a campaign, predeclared.
 ///
-/// The false-alarm rate is that of the whole campaign: the chance that a campaign whose pairs are exchangeable has any
-/// row in which any test is breached. It is split evenly over the rows and by weight over the tests of a row (Bonferroni:
-/// the sum of the shares bounds the whole, however the tests depend on each other).
+/// The false-alarm rate is that of the whole campaign: the chance that a campaign whose pairs are
+/// exchangeable has any row in which any test is breached. It is split evenly over the rows and by weight
+/// over the tests of a row (Bonferroni: the sum of the shares bounds the whole, however the tests depend on
+/// each other).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct DiagnosticsDefinition {
@@ -25,11 +26,11 @@ pub struct DiagnosticsDefinition {
     pub seed: u64,
     /// How a row's share of the false-alarm rate is split over its tests.
     pub weights: TestWeights,
-    /// The telemetry series that are tested, by name. One that a host does not expose is reported as not applied; its
-    /// share is not given to others.
+    /// The telemetry series that are tested, by name. One that a host does not expose is reported as not
+    /// applied; its share is not given to others.
     pub telemetry: Vec<String>,
-    /// Whether pairs without a known order of their arms leave the row inconclusive. Without it neither balance nor the
-    /// effect of order can be shown.
+    /// Whether pairs without a known order of their arms leave the row inconclusive. Without it neither
+    /// balance nor the effect of order can be shown.
     pub require_arm_order: bool,
 }
 

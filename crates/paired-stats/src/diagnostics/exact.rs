@@ -1,9 +1,10 @@
 //! Exact null distributions: Kendall's S and the rank sum, for values without ties.
 
-/// For each distance `d` of Kendall's sum S from 0, the chance that |S| is at least `d`, over all orders of `count` values.
+/// For each distance `d` of Kendall's sum S from 0, the chance that |S| is at least `d`, over all orders of
+/// `count` values.
 ///
-/// The number of inversions is a sum of independent uniform numbers on 0..i for i = 1..count-1, so its distribution is
-/// their convolution; S is the number of pairs less twice the inversions.
+/// The number of inversions is a sum of independent uniform numbers on 0..i for i = 1..count-1, so its
+/// distribution is their convolution; S is the number of pairs less twice the inversions.
 pub(crate) fn kendall_tails(count: usize) -> Vec<f64> {
     let pairs = count * count.saturating_sub(1) / 2;
     let chance = (2..=count).fold(vec![1.0], |chance, wide| convolved_with_uniform(&chance, wide));
@@ -36,11 +37,11 @@ fn convolved_with_uniform(chance: &[f64], wide: usize) -> Vec<f64> {
     sums
 }
 
-/// For each distance `d`, the chance that twice the Mann-Whitney count is at least `d` away from twice its mean, or `None`
-/// when the number of selections does not fit 128 bits.
+/// For each distance `d`, the chance that twice the Mann-Whitney count is at least `d` away from twice its
+/// mean, or `None` when the number of selections does not fit 128 bits.
 ///
-/// The number of selections with count u is the coefficient of q^u in the Gaussian binomial, built here by the recurrence on
-/// the largest value: it is in the selection or it is not.
+/// The number of selections with count u is the coefficient of q^u in the Gaussian binomial, built here by
+/// the recurrence on the largest value: it is in the selection or it is not.
 pub(crate) fn rank_sum_tails(first: usize, second: usize) -> Option<Vec<f64>> {
     let ways = mann_whitney_counts(first, second)?;
     let total = ways.iter().try_fold(0_u128, |sum, &ways| sum.checked_add(ways))?;

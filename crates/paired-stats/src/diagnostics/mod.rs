@@ -1,7 +1,7 @@
 //! Does the order in which the pairs ran show in their ratios?
 //!
-//! The bounds hold for exchangeable pairs. Every test here asks for one way of not being that, on ranks or normal scores
-//! of the log ratios, with a p-value that is exact or comes from seeded permutations.
+//! The bounds hold for exchangeable pairs. Every test here asks for one way of not being that, on ranks or
+//! normal scores of the log ratios, with a p-value that is exact or comes from seeded permutations.
 
 mod definition;
 mod exact;
@@ -157,7 +157,8 @@ impl TestResult {
     }
 }
 
-/// The autocorrelation of the log ratios at one lag, for readers; the portmanteau test weighs all of them together.
+/// The autocorrelation of the log ratios at one lag, for readers; the portmanteau test weighs all of them
+/// together.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct LagAutocorrelation {
     /// How many pairs apart.
@@ -181,7 +182,8 @@ pub struct Diagnostics {
     pub tests: Vec<TestResult>,
     /// The autocorrelations that the portmanteau test weighs.
     pub autocorrelations: Vec<LagAutocorrelation>,
-    /// The pair at which a new level would begin, were there one (for readers; the test says whether there is).
+    /// The pair at which a new level would begin, were there one (for readers; the test says whether there
+    /// is).
     pub likeliest_change_at_pair: Option<u32>,
 }
 
@@ -216,8 +218,8 @@ enum Law {
     RankSum { first: usize },
 }
 
-/// Null distributions kept for other samples of the same shape; a campaign has one shape, a calibration a few. The oldest
-/// makes room.
+/// Null distributions kept for other samples of the same shape; a campaign has one shape, a calibration a
+/// few. The oldest makes room.
 const KNOWN_AT_MOST: usize = 16;
 
 impl Examiner {

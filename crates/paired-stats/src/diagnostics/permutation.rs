@@ -52,8 +52,8 @@ impl Statistic {
     }
 }
 
-/// The share of random orders, the observed one among them, whose statistic is at least the observed (Phipson and Smyth
-/// 2010: a permutation p-value is never 0).
+/// The share of random orders, the observed one among them, whose statistic is at least the observed (Phipson
+/// and Smyth 2010: a permutation p-value is never 0).
 pub(crate) fn p_value(sorted_null: &[f64], observed: f64) -> f64 {
     // Equal sums may differ in their last bits when added in another order.
     let almost = observed - 1e-9 * observed.abs();
@@ -72,8 +72,8 @@ fn portmanteau(scores: &[f64], lags: usize) -> f64 {
     count * (count + 2.0) * (1..=lags).map(term).sum::<f64>()
 }
 
-/// The first place after the most likely change of level, and how far the beginning is from the rest in standard
-/// deviations, for beginnings of at least a tenth of the values that leave at least a tenth.
+/// The first place after the most likely change of level, and how far the beginning is from the rest in
+/// standard deviations, for beginnings of at least a tenth of the values that leave at least a tenth.
 pub(crate) fn change_point(scores: &[f64]) -> (usize, f64) {
     let count = scores.len();
     let margin = count.div_ceil(10).max(1);
