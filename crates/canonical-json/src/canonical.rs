@@ -1,3 +1,4 @@
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::path::Path;
@@ -118,6 +119,20 @@ fn read_all(mut reader: impl Read, mut bytes: Vec<u8>) -> Result<Vec<u8>, Canoni
         Ok(_) => Ok(bytes),
         Err(source) => Err(CanonicalError::Input { offset: bytes.len() as u64, source }),
     }
+}
+
+/// The canonical form of a document, which may be the document itself, and the exclusions that matched something.
+pub(crate) fn canonical_text<'a>(
+    input: &'a [u8],
+    rules: &Rules,
+) -> Result<(Cow<'a, [u8]>, Vec<Pattern>), CanonicalError> {
+    check(rules)?;
+    if let Ok(end) = verify(Level::detect(), input, rules, None) {
+        return Ok((Cow::Borrowed(&input[..end]), none_present(rules)?));
+    }
+    let mut out = Vec::new();
+    let excluded_present = reorder(input, rules, &mut Writing { out: &mut out, bytes: 0 })?;
+    Ok((Cow::Owned(out), excluded_present))
 }
 
 /// Refuses rules that leave nothing.

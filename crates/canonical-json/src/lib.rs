@@ -20,14 +20,18 @@
 #![deny(missing_docs, unsafe_code)]
 
 mod canonical;
+mod cursor;
 mod diff;
 mod emit;
 mod error;
+mod lines;
 mod members;
 mod number;
 mod pointer;
 mod read;
 mod rules;
+#[cfg(feature = "serde")]
+mod serialize;
 mod sha256;
 #[expect(unsafe_code, reason = "intrinsics; each block says why it is sound")]
 mod simd;
@@ -43,8 +47,11 @@ mod write;
 pub use canonical::{Applied, Digested, canonicalize, digest, digest_file, digest_reader};
 pub use diff::{Diff, DiffGroup, DiffLimits, Difference, diff};
 pub use error::CanonicalError;
+pub use lines::{LineDigest, LinesDigest, LinesError, canonicalize_lines, digest_lines};
 pub use pointer::{ParsePointerError, Pattern, Pointer, escape_token};
 pub use read::{Event, Limits, ReadError, ReadErrorKind, Reader};
 pub use rules::{Exclusion, Form, Rules, Unordered};
+#[cfg(feature = "serde")]
+pub use serialize::{SerializeError, to_canonical_vec, to_canonical_vec_with};
 pub use sha256::{ParseSha256Error, Sha256};
 pub use text::{Number, Text};

@@ -1,0 +1,444 @@
+//! Canonical bytes of anything that implements `serde::Serialize`.
+
+use std::fmt::{self, Display, Write};
+
+use serde::ser::{self, Serialize};
+use thiserror::Error;
+
+use crate::canonical::canonicalize;
+use crate::write::push_escaped;
+use crate::{CanonicalError, Rules};
+
+/// Why a value has no canonical bytes.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum SerializeError {
+    /// JSON has no infinities, and nothing that is not a number.
+    #[error("the number {value} cannot be written")]
+    NotFinite {
+        /// The number.
+        value: f64,
+    },
+    /// The keys of objects are strings; numbers and words are written as strings, anything else has no form.
+    #[error("a key is {found}, not a string")]
+    Key {
+        /// What it is.
+        found: &'static str,
+    },
+    /// The value has no canonical form: it has a key twice, or the rules do not fit it.
+    #[error("the value has no canonical form")]
+    Canonical(#[from] CanonicalError),
+    /// The implementation of `Serialize` gave up.
+    #[error("the value cannot be serialized: {message}")]
+    Custom {
+        /// What it said.
+        message: String,
+    },
+}
+
+/// The lexical form of a value.
+///
+/// Doubles are written with the fewest digits that read back as the same double, integers of any size with all their
+/// digits.
+///
+/// ```
+/// let value = std::collections::HashMap::from([("b", 0.1), ("a", 1e300)]);
+/// assert_eq!(canonical_json::to_canonical_vec(&value)?, br#"{"a":1e300,"b":0.1}"#);
+/// # Ok::<(), canonical_json::SerializeError>(())
+/// ```
+///
+/// # Errors
+///
+/// The value has no canonical form: a number is not finite, a key is not a string or is there twice.
+pub fn to_canonical_vec<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, SerializeError> {
+    to_canonical_vec_with(value, &Rules::default())
+}
+
+/// The canonical form of a value under these rules.
+///
+/// # Errors
+///
+/// As [`to_canonical_vec`]; or the rules do not fit the value.
+pub fn to_canonical_vec_with<T: Serialize + ?Sized>(
+    value: &T,
+    rules: &Rules,
+) -> Result<Vec<u8>, SerializeError> {
+    let mut text = Vec::new();
+    value.serialize(Serializer { out: &mut text })?;
+    let mut canonical = Vec::with_capacity(text.len());
+    canonicalize(&text, rules, &mut canonical)?;
+    Ok(canonical)
+}
+
+impl ser::Error for SerializeError {
+    fn custom<T: Display>(message: T) -> Self {
+        SerializeError::Custom { message: message.to_string() }
+    }
+}
+
+type Result<T, E = SerializeError> = std::result::Result<T, E>;
+
+struct Serializer<'o> {
+    out: &'o mut Vec<u8>,
+}
+
+impl Serializer<'_> {
+    fn put(self, text: impl Display) -> Result<()> {
+        write!(Utf8(self.out), "{text}").expect("memory can be written");
+        Ok(())
+    }
+
+    fn string(self, text: &str) -> Result<()> {
+        self.out.push(b'"');
+        push_escaped(self.out, text);
+        self.out.push(b'"');
+        Ok(())
+    }
+
+    fn float(self, value: f64, shortest: &dyn fmt::Debug) -> Result<()> {
+        if !value.is_finite() {
+            return Err(SerializeError::NotFinite { value });
+        }
+        // The debug form has an exponent where that is shorter, and always a point or an exponent.
+        self.put(format_args!("{shortest:?}"))
+    }
+}
+
+/// A vector that text is written to.
+struct Utf8<'o>(&'o mut Vec<u8>);
+
+impl Write for Utf8<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0.extend_from_slice(text.as_bytes());
+        Ok(())
+    }
+}
+
+/// An array or object that is being written, with what closes it.
+struct Compound<'o> {
+    out: &'o mut Vec<u8>,
+    is_first: bool,
+    close: &'static str,
+}
+
+impl<'o> Compound<'o> {
+    fn open(out: &'o mut Vec<u8>, open: &str, close: &'static str) -> Self {
+        out.extend_from_slice(open.as_bytes());
+        Compound { out, is_first: true, close }
+    }
+
+    /// `{"variant":` and then what opens its content.
+    fn variant(out: &'o mut Vec<u8>, variant: &str, open: &str, close: &'static str) -> Result<Self> {
+        out.push(b'{');
+        Serializer { out }.string(variant)?;
+        out.push(b':');
+        Ok(Compound::open(out, open, close))
+    }
+
+    fn comma(&mut self) {
+        if !std::mem::take(&mut self.is_first) {
+            self.out.push(b',');
+        }
+    }
+
+    fn element<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<()> {
+        self.comma();
+        value.serialize(Serializer { out: self.out })
+    }
+
+    fn member<T: Serialize + ?Sized>(&mut self, key: &str, value: &T) -> Result<()> {
+        self.comma();
+        Serializer { out: self.out }.string(key)?;
+        self.out.push(b':');
+        value.serialize(Serializer { out: self.out })
+    }
+
+    fn close(self) -> Result<()> {
+        self.out.extend_from_slice(self.close.as_bytes());
+        Ok(())
+    }
+}
+
+macro_rules! put_as_is {
+    ($($method:ident: $type:ty),+) => {
+        $(fn $method(self, value: $type) -> Result<()> {
+            self.put(value)
+        })+
+    };
+}
+
+impl<'o> ser::Serializer for Serializer<'o> {
+    type Ok = ();
+    type Error = SerializeError;
+    type SerializeSeq = Compound<'o>;
+    type SerializeTuple = Compound<'o>;
+    type SerializeTupleStruct = Compound<'o>;
+    type SerializeTupleVariant = Compound<'o>;
+    type SerializeMap = Compound<'o>;
+    type SerializeStruct = Compound<'o>;
+    type SerializeStructVariant = Compound<'o>;
+
+    put_as_is!(serialize_bool: bool, serialize_i8: i8, serialize_i16: i16, serialize_i32: i32, serialize_i64: i64);
+    put_as_is!(serialize_i128: i128, serialize_u8: u8, serialize_u16: u16, serialize_u32: u32, serialize_u64: u64);
+    put_as_is!(serialize_u128: u128);
+
+    fn serialize_f32(self, value: f32) -> Result<()> {
+        self.float(value.into(), &value)
+    }
+
+    fn serialize_f64(self, value: f64) -> Result<()> {
+        self.float(value, &value)
+    }
+
+    fn serialize_char(self, value: char) -> Result<()> {
+        self.string(value.encode_utf8(&mut [0; 4]))
+    }
+
+    fn serialize_str(self, value: &str) -> Result<()> {
+        self.string(value)
+    }
+
+    fn serialize_bytes(self, value: &[u8]) -> Result<()> {
+        value.serialize(self)
+    }
+
+    fn serialize_none(self) -> Result<()> {
+        self.put("null")
+    }
+
+    fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> Result<()> {
+        value.serialize(self)
+    }
+
+    fn serialize_unit(self) -> Result<()> {
+        self.put("null")
+    }
+
+    fn serialize_unit_struct(self, _: &'static str) -> Result<()> {
+        self.put("null")
+    }
+
+    fn serialize_unit_variant(self, _: &'static str, _: u32, variant: &'static str) -> Result<()> {
+        self.string(variant)
+    }
+
+    fn serialize_newtype_struct<T: Serialize + ?Sized>(self, _: &'static str, value: &T) -> Result<()> {
+        value.serialize(self)
+    }
+
+    fn serialize_newtype_variant<T: Serialize + ?Sized>(
+        self,
+        _: &'static str,
+        _: u32,
+        variant: &'static str,
+        value: &T,
+    ) -> Result<()> {
+        let mut object = Compound::open(self.out, "{", "}");
+        object.member(variant, value)?;
+        object.close()
+    }
+
+    fn serialize_seq(self, _: Option<usize>) -> Result<Compound<'o>> {
+        Ok(Compound::open(self.out, "[", "]"))
+    }
+
+    fn serialize_tuple(self, _: usize) -> Result<Compound<'o>> {
+        Ok(Compound::open(self.out, "[", "]"))
+    }
+
+    fn serialize_tuple_struct(self, _: &'static str, _: usize) -> Result<Compound<'o>> {
+        Ok(Compound::open(self.out, "[", "]"))
+    }
+
+    fn serialize_tuple_variant(
+        self,
+        _: &'static str,
+        _: u32,
+        variant: &'static str,
+        _: usize,
+    ) -> Result<Compound<'o>> {
+        Compound::variant(self.out, variant, "[", "]}")
+    }
+
+    fn serialize_map(self, _: Option<usize>) -> Result<Compound<'o>> {
+        Ok(Compound::open(self.out, "{", "}"))
+    }
+
+    fn serialize_struct(self, _: &'static str, _: usize) -> Result<Compound<'o>> {
+        Ok(Compound::open(self.out, "{", "}"))
+    }
+
+    fn serialize_struct_variant(
+        self,
+        _: &'static str,
+        _: u32,
+        variant: &'static str,
+        _: usize,
+    ) -> Result<Compound<'o>> {
+        Compound::variant(self.out, variant, "{", "}}")
+    }
+
+    fn collect_str<T: Display + ?Sized>(self, value: &T) -> Result<()> {
+        self.string(&value.to_string())
+    }
+}
+
+macro_rules! elements {
+    ($($trait:ident $method:ident),+) => {
+        $(impl ser::$trait for Compound<'_> {
+            type Ok = ();
+            type Error = SerializeError;
+
+            fn $method<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<()> {
+                self.element(value)
+            }
+
+            fn end(self) -> Result<()> {
+                self.close()
+            }
+        })+
+    };
+}
+
+elements!(SerializeSeq serialize_element, SerializeTuple serialize_element);
+elements!(SerializeTupleStruct serialize_field, SerializeTupleVariant serialize_field);
+
+macro_rules! members {
+    ($($trait:ident),+) => {
+        $(impl ser::$trait for Compound<'_> {
+            type Ok = ();
+            type Error = SerializeError;
+
+            fn serialize_field<T: Serialize + ?Sized>(&mut self, key: &'static str, value: &T) -> Result<()> {
+                self.member(key, value)
+            }
+
+            fn end(self) -> Result<()> {
+                self.close()
+            }
+        })+
+    };
+}
+
+members!(SerializeStruct, SerializeStructVariant);
+
+impl ser::SerializeMap for Compound<'_> {
+    type Ok = ();
+    type Error = SerializeError;
+
+    fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<()> {
+        self.comma();
+        let start = self.out.len();
+        key.serialize(Serializer { out: self.out })?;
+        self.quote_key(start)
+    }
+
+    fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<()> {
+        self.out.push(b':');
+        value.serialize(Serializer { out: self.out })
+    }
+
+    fn end(self) -> Result<()> {
+        self.close()
+    }
+}
+
+impl Compound<'_> {
+    /// Makes a string of a key that was written as a value: numbers and words become strings.
+    fn quote_key(&mut self, start: usize) -> Result<()> {
+        match self.out.get(start) {
+            Some(b'"') => Ok(()),
+            Some(b'{') => Err(SerializeError::Key { found: "an object" }),
+            Some(b'[') => Err(SerializeError::Key { found: "an array" }),
+            Some(b'n') | None => Err(SerializeError::Key { found: "null" }),
+            Some(_) => {
+                self.out.insert(start, b'"');
+                self.out.push(b'"');
+                Ok(())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    #[derive(serde::Serialize)]
+    #[serde(rename_all = "snake_case")]
+    enum Kind {
+        Unit,
+        Newtype(u8),
+        Tuple(u8, u8),
+        Struct { b: u8, a: u8 },
+    }
+
+    #[derive(serde::Serialize)]
+    struct Everything<'a> {
+        text: &'a str,
+        kinds: Vec<Kind>,
+        large: u128,
+        small: i128,
+        double: (f64, f64, f64, f32),
+        nothing: Option<()>,
+        character: char,
+        map: BTreeMap<i32, bool>,
+    }
+
+    fn check<T: Serialize>(value: &T, expected: &str) {
+        let bytes = to_canonical_vec(value).expect("a value");
+        assert_eq!(String::from_utf8(bytes).as_deref(), Ok(expected));
+    }
+
+    #[test]
+    fn every_kind_of_value() {
+        let value = Everything {
+            text: "a\"\n\u{1f}é",
+            kinds: vec![Kind::Unit, Kind::Newtype(1), Kind::Tuple(2, 3), Kind::Struct { b: 4, a: 5 }],
+            large: u128::MAX,
+            small: i128::MIN,
+            double: (1.0, 1e-7, -1e22, 0.1),
+            nothing: None,
+            character: '😀',
+            map: BTreeMap::from([(-2, true), (10, false)]),
+        };
+        let expected = concat!(
+            r#"{"character":"😀","double":[1.0,1e-7,-1e22,0.1],"kinds":["unit",{"newtype":1},{"tuple":[2,3]},"#,
+            r#"{"struct":{"a":5,"b":4}}],"large":340282366920938463463374607431768211455,"map":{"-2":true,"10":false},"#,
+            r#""nothing":null,"small":-170141183460469231731687303715884105728,"text":"a\"\n\u001fé"}"#,
+        );
+        check(&value, expected);
+    }
+
+    #[test]
+    fn what_json_cannot_say_is_refused() {
+        assert!(matches!(to_canonical_vec(&f64::NAN), Err(SerializeError::NotFinite { .. })));
+        assert!(matches!(to_canonical_vec(&[f32::INFINITY]), Err(SerializeError::NotFinite { .. })));
+        let map = BTreeMap::from([(vec![1], 1)]);
+        assert!(matches!(to_canonical_vec(&map), Err(SerializeError::Key { found: "an array" })));
+        assert!(matches!(
+            to_canonical_vec(&BTreeMap::from([((), 1)])),
+            Err(SerializeError::Key { found: "null" })
+        ));
+    }
+
+    #[test]
+    fn rules_apply() {
+        let rules = Rules::new(crate::Form::Jcs);
+        assert_eq!(to_canonical_vec_with(&(1.0, 1e21), &rules).expect("a value"), b"[1,1e+21]");
+    }
+
+    #[test]
+    fn the_public_types_are_read_back() {
+        let text = r#"{"exclusions":[{"pattern":"/a/*","required":true}],"form":"jcs","unordered":[{"at":"/b","by":"/c"}]}"#;
+        let rules: Rules = serde_json::from_str(text).expect("rules");
+        check(&rules, text);
+        assert!(serde_json::from_str::<Rules>(r#"{"exclude":[]}"#).is_err());
+        let digest = crate::Sha256::of(b"");
+        let text = format!("\"{digest}\"");
+        assert_eq!(serde_json::from_str::<crate::Sha256>(&text).expect("a digest"), digest);
+        check(&digest, &text);
+    }
+}
