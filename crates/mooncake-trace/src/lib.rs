@@ -9,7 +9,7 @@
 //!   it accepts is a page of decisions (see the README) steered by [`Rules`]; a refusal is a [`RowError`] with
 //!   line, column, JSON pointer and what was expected.
 //! - [`slice_file`] cuts a [`Window`] and publishes the slice and its [`SliceManifest`] atomically; [`Slicer`] is the
-//!   same with options, and [`slice`] works on any reader and writer.
+//!   same with options, and [`slice()`] works on any reader and writer.
 //! - [`recognise`] names a published trace by its SHA-256.
 //!
 //! ```

@@ -40,7 +40,7 @@ pub fn slice<R: Read, W: Write>(source: R, window: &Window, out: W) -> Result<Sl
 ///
 /// # Errors
 ///
-/// As [`slice`]; also if either file exists already.
+/// As [`slice()`]; also if either file exists already.
 pub fn slice_file(trace: &Path, window: &Window, out: &Path) -> Result<SliceManifest, SliceError> {
     Slicer::new(*window).slice_file(trace, out)
 }
@@ -116,11 +116,11 @@ impl<'a> Slicer<'a> {
         self
     }
 
-    /// As [`slice`](fn@slice).
+    /// As [`slice()`].
     ///
     /// # Errors
     ///
-    /// As [`slice`](fn@slice); also if a digest is not the expected one.
+    /// As [`slice()`]; also if a digest is not the expected one.
     pub fn slice<R: Read, W: Write>(&self, source: R, out: W) -> Result<SliceManifest, SliceError> {
         self.cut(source, out, None)
     }
