@@ -193,11 +193,11 @@ fn set_up_steps(setup: &ChildSetup, parent: i32, frame: &mut [u8; FRAME_BYTES]) 
     Ok(())
 }
 
-/// Compares without allocating. What the kernel did not fill in is zero.
+/// Compares without allocating. What either side leaves out is zero.
 fn same_mask(words: &[u64], mask: &[u8]) -> bool {
-    let mut chunks = mask.chunks_exact(8);
-    let shared = chunks.by_ref().zip(words).all(|(chunk, word)| chunk == word.to_ne_bytes());
-    shared && chunks.all(|chunk| chunk == [0; 8])
+    let chunk = |index: usize| mask.get(index * 8..index * 8 + 8).unwrap_or(&[0; 8]);
+    let longest = words.len().max(mask.len() / 8);
+    (0..longest).all(|index| chunk(index) == words.get(index).unwrap_or(&0).to_ne_bytes())
 }
 
 fn errno() -> i32 {
@@ -425,5 +425,41 @@ fn stand_guard(read: c_int, write: c_int, group: i32) -> ! {
         }
         libc::kill(-group, libc::SIGKILL);
         libc::_exit(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn masks_of_any_length_are_compared() {
+        let mut mask = [0u8; 32];
+        mask[0] = 0b1010;
+        assert!(same_mask(&[0b1010], &mask));
+        assert!(same_mask(&[0b1010, 0], &mask));
+        assert!(!same_mask(&[0b1110], &mask), "the kernel took a CPU away");
+        assert!(!same_mask(&[0b1010, 1], &mask));
+        assert!(!same_mask(&[0b1010, 0, 0, 0, 1], &mask), "longer than the kernel's mask");
+        for byte in [8, 31] {
+            let mut wider = mask;
+            wider[byte] = 1;
+            assert!(!same_mask(&[0b1010], &wider), "the kernel added a CPU");
+        }
+    }
+
+    #[test]
+    fn frames_are_decoded() {
+        let mut frame = [0u8; FRAME_BYTES];
+        frame[0..4].copy_from_slice(&4i32.to_ne_bytes());
+        frame[4..8].copy_from_slice(&22i32.to_ne_bytes());
+        frame[8..12].copy_from_slice(&1i32.to_ne_bytes());
+        frame[12..16].copy_from_slice(&8i32.to_ne_bytes());
+        frame[16] = 5;
+        let report = decode_frame(&frame);
+        assert_eq!((report.failed, report.memory_errno), (Some((Step::Memory, 22)), Some(1)));
+        assert_eq!(report.cpu_words, [5]);
+        let nothing = decode_frame(&[0; FRAME_BYTES]);
+        assert_eq!((nothing.failed, nothing.memory_errno, nothing.cpu_words.len()), (None, None, 0));
     }
 }

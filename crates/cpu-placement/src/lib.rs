@@ -29,6 +29,7 @@ mod host;
 mod load;
 mod lock;
 mod observed;
+mod orphans;
 mod paired;
 mod plan;
 mod preflight;
@@ -53,6 +54,7 @@ pub use crate::{
     load::{CpuTimes, INTERRUPTS_KEPT, InterruptCount, LoadKind, LoadLimits, SetLoad},
     lock::{Holder, LockError, NodeLock},
     observed::Observed,
+    orphans::Orphans,
     paired::{NotAlike, PADDING_VARIABLE, StartLayout, check_alike, equalise_environment, same_length_names},
     plan::{Housekeeping, Plan, PlanError, PlanRequest, PlannedSet, SetRequest, Siblings},
     preflight::{BUSIEST_PPM, MIN_SAMPLES, Preflight, SEEN_PPM, Threads},

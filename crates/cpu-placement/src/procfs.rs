@@ -31,6 +31,7 @@ pub(crate) fn read_status(pid: u32) -> io::Result<String> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stat {
     pub(crate) state: char,
+    pub(crate) parent: i32,
     pub(crate) group: i32,
     pub(crate) cpu: u32,
 }
@@ -40,7 +41,8 @@ pub(crate) fn parse_stat(line: &str) -> Option<Stat> {
     let mut fields = line[line.rfind(')')? + 1..].split_ascii_whitespace();
     Some(Stat {
         state: fields.next()?.chars().next()?,
-        group: fields.nth(1)?.parse().ok()?,
+        parent: fields.next()?.parse().ok()?,
+        group: fields.next()?.parse().ok()?,
         cpu: fields.nth(33)?.parse().ok()?,
     })
 }
@@ -70,6 +72,12 @@ pub(crate) fn all_pids() -> io::Result<Vec<u32>> {
 /// The process id that was given out last.
 pub(crate) fn last_pid() -> Option<u32> {
     text("/proc/loadavg")?.rsplit(' ').next()?.parse().ok()
+}
+
+/// Whether a number is that of a process, not only of one of its threads.
+pub(crate) fn is_process(pid: u32) -> bool {
+    read_status(pid)
+        .is_ok_and(|status| status_field(&status, "Tgid").and_then(|id| id.parse().ok()) == Some(pid))
 }
 
 /// The threads of a process.
@@ -129,7 +137,7 @@ mod tests {
         let tail = "S 1 42 42 0 -1 4194560 1 0 0 0 5 6 0 0 20 0 3 0 100 200 300 400 1 1 0 0 0 0 0 0 0 0 0 0 17 7 0 0";
         for name in ["plain", "with space", "odd) (name", "7) R 9 9"] {
             let stat = parse_stat(&format!("7 ({name}) {tail}"));
-            assert_eq!(stat, Some(Stat { state: 'S', group: 42, cpu: 7 }), "{name}");
+            assert_eq!(stat, Some(Stat { state: 'S', parent: 1, group: 42, cpu: 7 }), "{name}");
         }
         assert_eq!(parse_stat("7 (cut) S 1"), None);
         let own = read_stat(std::process::id()).unwrap();

@@ -316,8 +316,11 @@ impl Running {
         self.reaped = true;
         let usage = &reaped.usage;
         let (user_ns, system_ns) = (timeval_ns(usage.ru_utime), timeval_ns(usage.ru_stime));
-        if let Some((watched, meter)) = watched.as_mut().zip(self.meter.take()) {
-            watched.load = self.competing_load(&meter, user_ns + system_ns);
+        if let Some(watched) = &mut watched {
+            watched.load = match self.meter.take() {
+                Some(meter) => self.competing_load(&meter, user_ns + system_ns),
+                None => Observed::Unavailable("the run has no set of its own".to_owned()),
+            };
         }
         Ok(Finished {
             pid: self.pid,

@@ -350,7 +350,8 @@ pub(crate) fn check_memory(residency: &Residency, expected: &Expected, found: &m
 pub(crate) fn others_in_group(leader: u32) -> Vec<u32> {
     let in_group = |stat: procfs::Stat| u32::try_from(stat.group) == Ok(leader) && stat.state != 'Z';
     let member = |pid: &u32| procfs::read_stat(*pid).is_some_and(in_group);
-    younger_than(leader).into_iter().filter(member).collect()
+    // Threads answer to their numbers too, although `/proc` does not list them.
+    younger_than(leader).into_iter().filter(member).filter(|pid| procfs::is_process(*pid)).collect()
 }
 
 /// Processes that may be descendants of this one.

@@ -16,14 +16,14 @@ const FLAGS: BuildFlags = BuildFlags::INCLUDE_DISALLOWED.union(BuildFlags::DONT_
 /// Replaces what `/sys` says of the machine's parts by what hwloc says. What this process may use stays, because
 /// hwloc knows neither quotas nor isolated CPUs. When hwloc is refused, a note says so and `/sys` stands.
 pub(super) fn refine(from_sys: Topology) -> Topology {
-    match live() {
-        Ok(found) if found.online_covers(&from_sys.online) => with_parts(from_sys, found),
-        Ok(found) => with_note(
-            from_sys,
-            format!("hwloc shows CPUs {}, which are not those that are online; /sys is used", found.online),
-        ),
-        Err(reason) => with_note(from_sys, format!("hwloc cannot be used ({reason}); /sys is used")),
-    }
+    let reason = match live() {
+        Ok(found) => match found.falls_short_of(&from_sys) {
+            None => return with_parts(from_sys, found),
+            Some(reason) => reason,
+        },
+        Err(reason) => reason,
+    };
+    with_note(from_sys, format!("hwloc cannot be used ({reason}); /sys is used"))
 }
 
 fn with_note(mut topology: Topology, note: String) -> Topology {
@@ -48,8 +48,18 @@ struct Found {
 }
 
 impl Found {
-    fn online_covers(&self, online: &CpuSet) -> bool {
-        online.is_subset(&self.online)
+    /// Where hwloc may not read the machine, as in some containers, it shows a flat one instead of failing.
+    fn falls_short_of(&self, sys: &Topology) -> Option<String> {
+        let counts = [
+            ("CPUs", self.online.intersection(&sys.online).len(), sys.online.len()),
+            ("cores", self.parts.cores.len(), sys.cores.len()),
+            ("packages", self.parts.packages.len(), sys.packages.len()),
+            ("caches", self.parts.caches.len(), sys.caches.len().min(1)),
+        ];
+        let short = counts.into_iter().find(|(_, found, expected)| found < expected);
+        short.map(|(what, found, expected)| {
+            format!("it shows {found} {what} where there are at least {expected}")
+        })
     }
 }
 

@@ -1,0 +1,153 @@
+//! `place-run run`: one program in its place.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use command_line::{Exit, MessageFormat};
+use cpu_placement::{
+    Binding, CancelToken, CpuSet, Finished, Hazard, Input, MemoryBinding, NodeSet, Orphans, Outcome, Output,
+    Plan, PlanRequest, Preflight, Run, Topology,
+};
+use serde::Serialize;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+
+use crate::cli::{Ending, print};
+use crate::options::{Numa, RunOptions, request};
+
+/// What happened, as JSON.
+#[derive(Serialize)]
+struct RunMessage<'a> {
+    schema: &'static str,
+    plan: Option<Plan>,
+    hazards: Vec<Hazard>,
+    preflight: Option<&'a Preflight>,
+    finished: &'a Finished,
+    /// Descendants that had left the program's group and were ended.
+    escaped: Vec<u32>,
+}
+
+pub(crate) fn run(options: &RunOptions, format: MessageFormat) -> anyhow::Result<Ending> {
+    let topology = Topology::read()?;
+    for note in &topology.notes {
+        eprintln!("place-run: note: {note}");
+    }
+    let plan = plan(options, &topology)?;
+    let run = build(options, &topology, plan.as_ref())?;
+    let orphans = Orphans::adopt().context("adopt orphans")?;
+    let never = CancelToken::new();
+    let preflight = options.preflight.then(|| Preflight::of(&run, &never)).transpose()?;
+    let finished = match &preflight {
+        Some(preflight) => preflight.finished.clone(),
+        None => run.wait(&never)?,
+    };
+    let escaped = orphans.end_all().context("end what the program left behind")?;
+    let hazards = run.cpus.as_ref().map(|cpus| topology.live_hazards(cpus)).unwrap_or_default();
+    let message = RunMessage {
+        schema: "kvrp.place-run.run/1",
+        plan,
+        hazards,
+        preflight: preflight.as_ref(),
+        finished: &finished,
+        escaped,
+    };
+    report(options, format, &message)?;
+    Ok(ending(options, &finished))
+}
+
+/// Planned cores, unless exact CPUs were given.
+fn plan(options: &RunOptions, topology: &Topology) -> anyhow::Result<Option<Plan>> {
+    if options.cpus.is_some() {
+        return Ok(None);
+    }
+    let base = PlanRequest::new().set("program", options.cores);
+    Ok(Some(Plan::new(topology, &request(base, options.siblings, options.give_housekeeping))?))
+}
+
+fn build(options: &RunOptions, topology: &Topology, plan: Option<&Plan>) -> anyhow::Result<Run> {
+    let (program, arguments) = options.command.split_first().context("find a command")?;
+    let planned = plan.and_then(|plan| plan.sets.first());
+    let cpus = options.cpus.clone().or_else(|| planned.map(|set| set.cpus.clone())).unwrap_or_default();
+    let mut run = Run::new(program)
+        .args(arguments.to_vec())
+        .stdin(Input::Inherit)
+        .stdout(output(options.stdout.as_ref()))
+        .stderr(output(options.stderr.as_ref()))
+        .grace(seconds(options.grace).context("understand --grace")?);
+    run.env = std::env::vars_os().collect();
+    run.idle = planned.map(|set| set.idle.clone()).unwrap_or_default();
+    run.memory = memory(options, topology, &cpus);
+    run.time_limit = options.time_limit.map(seconds).transpose().context("understand --time-limit")?;
+    if options.expect {
+        run.binding = Binding::Expect;
+    }
+    for signal in [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2] {
+        let flag = Arc::default();
+        signal_hook::flag::register(signal, Arc::clone(&flag)).context("catch a signal")?;
+        run = run.forward(signal, flag);
+    }
+    Ok(run.cpus(cpus))
+}
+
+fn seconds(value: f64) -> anyhow::Result<Duration> {
+    Duration::try_from_secs_f64(value).with_context(|| format!("use {value} seconds"))
+}
+
+fn output(path: Option<&std::path::PathBuf>) -> Output {
+    path.map_or(Output::Inherit, |path| Output::File(path.clone()))
+}
+
+/// A machine that names no nodes has nothing to bind to.
+fn memory(options: &RunOptions, topology: &Topology, cpus: &CpuSet) -> Option<MemoryBinding> {
+    let nodes: NodeSet = match &options.numa {
+        Numa::Any => return None,
+        Numa::Local => topology.nodes_of(cpus),
+        Numa::Nodes(nodes) => nodes.clone(),
+    };
+    let local_unknown = nodes.is_empty() && matches!(options.numa, Numa::Local);
+    let bind = if options.require_memory { MemoryBinding::required } else { MemoryBinding::wanted };
+    (!local_unknown).then(|| bind(nodes))
+}
+
+/// The program owns stdout unless its output goes into a file, so what was seen is printed there only when JSON was
+/// asked for, as the last line, and otherwise only what is wrong is said, on stderr.
+fn report(options: &RunOptions, format: MessageFormat, message: &RunMessage<'_>) -> anyhow::Result<()> {
+    for violation in &message.finished.violations {
+        eprintln!("place-run: not as planned: {violation}");
+    }
+    if !message.escaped.is_empty() {
+        eprintln!("place-run: ended processes that had left the program's group: {:?}", message.escaped);
+    }
+    if let Some(preflight) = message.preflight {
+        let busiest = preflight.busiest_ppm.map_or_else(|| "unknown".to_owned(), |ppm| format!("{ppm} ppm"));
+        eprintln!(
+            "place-run: threads: {:?} (busiest thread: {busiest} of the processor time)",
+            preflight.threads
+        );
+    }
+    if let Some(path) = &options.record {
+        let text = serde_json::to_string(message)? + "\n";
+        std::fs::write(path, text).with_context(|| format!("write {}", path.display()))?;
+    }
+    if matches!(format, MessageFormat::Json) {
+        print(format, message, "")?;
+    }
+    Ok(())
+}
+
+/// The program's own status, as a shell shows it.
+fn ending(options: &RunOptions, finished: &Finished) -> Ending {
+    let low_byte = |status: i32| u8::try_from(status & 0xff).unwrap_or(u8::MAX);
+    match finished.outcome {
+        Outcome::Exited(0) if options.strict && finished.check_placement().is_err() => {
+            Ending::Exit(Exit::HostUnfit)
+        }
+        Outcome::Exited(status) => Ending::Program(low_byte(status)),
+        Outcome::Signalled(signal) => Ending::Program(low_byte(128 + signal)),
+        Outcome::TimedOut => {
+            eprintln!("place-run: the program ran past its time limit and was ended");
+            Ending::Exit(Exit::TargetFailed)
+        }
+        _ => Ending::Exit(Exit::TargetFailed),
+    }
+}
