@@ -1,3 +1,11 @@
-//! The `canon-digest` command.
+//! The `canon-digest` command: see `canon-digest --help`.
 
-fn main() {}
+mod cli;
+mod failure;
+mod inputs;
+mod print;
+mod rules;
+
+fn main() -> command_line::Exit {
+    command_line::guard("canon-digest", cli::run)
+}

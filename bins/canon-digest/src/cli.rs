@@ -1,0 +1,174 @@
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::thread;
+
+use canonical_json::{DiffLimits, Rules, Sha256, canonicalize, canonicalize_lines, diff};
+use clap::Parser;
+use command_line::{Exit, MessageFormat, Output};
+
+use crate::failure::Failure;
+use crate::inputs::{self, FileDigest};
+use crate::print::Printer;
+use crate::rules::RuleOptions;
+
+/// Print the SHA-256 of the canonical form of JSON files.
+///
+/// In the canonical form keys are sorted, there is no whitespace, strings are escaped in one way, and numbers stay as
+/// they are written. The digest of a file that already is canonical is that of its bytes, as sha256sum prints it.
+#[derive(Debug, Parser)]
+#[command(name = "canon-digest", version, after_help = Exit::help_table())]
+pub(crate) struct Cli {
+    /// JSON files; `-`, or none at all, is standard input
+    files: Vec<PathBuf>,
+    #[command(flatten)]
+    rules: RuleOptions,
+    /// Write the canonical form instead of its digest
+    #[arg(long, conflicts_with_all = ["check", "diff", "message_format"])]
+    emit: bool,
+    /// Exit with 1 unless this is the digest
+    #[arg(long, value_name = "DIGEST", conflicts_with = "diff")]
+    check: Option<Sha256>,
+    /// Say where two files differ, and exit with 1 if they do
+    #[arg(long, num_args = 2, value_names = ["A", "B"], conflicts_with_all = ["files", "jsonl"])]
+    diff: Option<Vec<PathBuf>>,
+    /// How many shapes of difference are told apart
+    #[arg(long, value_name = "N", requires = "diff", default_value_t = DiffLimits::default().max_groups)]
+    max_groups: usize,
+    /// How many differences of each shape are shown
+    #[arg(long, value_name = "N", requires = "diff", default_value_t = DiffLimits::default().max_examples)]
+    max_examples: usize,
+    /// Each line is a document; the canonical form has each followed by one line feed
+    #[arg(long)]
+    jsonl: bool,
+    /// With --jsonl: print the digest of every record too
+    #[arg(long, requires = "jsonl", conflicts_with = "emit")]
+    records: bool,
+    /// How many files are read at once [default: one for each processor]
+    #[arg(short, long, value_name = "N")]
+    jobs: Option<NonZeroUsize>,
+    /// How results are printed on stdout; everything else goes to stderr
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
+    message_format: MessageFormat,
+}
+
+pub(crate) fn run() -> Exit {
+    let mut cli = Cli::parse();
+    if cli.files.is_empty() {
+        cli.files.push(PathBuf::from("-"));
+    }
+    if cli.files.len() > 1 && (cli.emit || cli.check.is_some()) {
+        eprintln!("canon-digest: --emit and --check take one file, not {}", cli.files.len());
+        return Exit::Usage;
+    }
+    let rules = cli.rules.rules();
+    let form = rules.as_ref().map(|rules| rules.form).unwrap_or_default();
+    let mut printer = Printer::new(cli.message_format, form);
+    let exit = rules.and_then(|rules| cli.perform(&rules, &mut printer));
+    let exit = exit.and_then(|exit| printer.flush().map(|()| exit));
+    exit.unwrap_or_else(|failure| {
+        printer.failure(&failure);
+        failure.exit()
+    })
+}
+
+impl Cli {
+    fn perform(&self, rules: &Rules, printer: &mut Printer) -> Result<Exit, Failure> {
+        match (&self.diff, self.emit) {
+            (Some(pair), _) => self.differ(&pair[0], &pair[1], rules, printer),
+            (None, true) => self.emit(&self.files[0], rules),
+            (None, false) => self.digest(rules, printer),
+        }
+    }
+
+    fn differ(
+        &self,
+        left: &Path,
+        right: &Path,
+        rules: &Rules,
+        printer: &mut Printer,
+    ) -> Result<Exit, Failure> {
+        let mut limits = DiffLimits::default();
+        limits.max_groups = self.max_groups;
+        limits.max_examples = self.max_examples;
+        let texts = [inputs::read(left)?, inputs::read(right)?];
+        let found = diff(&texts[0], &texts[1], rules, &limits).map_err(|source| {
+            // Say which of the two it was.
+            let is_left = canonicalize(&texts[0], rules, std::io::sink()).is_err();
+            Failure::document(if is_left { left } else { right }.to_owned(), source)
+        })?;
+        printer.diff([left, right], &found)?;
+        Ok(if found.is_same() { Exit::Ok } else { Exit::Differs })
+    }
+
+    fn emit(&self, path: &Path, rules: &Rules) -> Result<Exit, Failure> {
+        let mut out = Output::stdout();
+        if self.jsonl {
+            let lines = canonicalize_lines(inputs::open_lines(path)?, rules, &mut out);
+            lines.map_err(|source| Failure::lines(path.to_owned(), source))?;
+        } else {
+            let applied = canonicalize(&inputs::read(path)?, rules, &mut out);
+            applied.map_err(|source| Failure::document(path.to_owned(), source))?;
+        }
+        std::io::Write::flush(&mut out).map_err(Failure::Print)?;
+        Ok(Exit::Ok)
+    }
+
+    fn digest(&self, rules: &Rules, printer: &mut Printer) -> Result<Exit, Failure> {
+        if self.records {
+            return self.digest_with_records(rules, printer);
+        }
+        let work = |path: &Path| match self.jsonl {
+            true => inputs::digest_records(path, rules, &mut |_| {}),
+            false => inputs::digest_document(path, rules),
+        };
+        let mut exit = Ok(Exit::Ok);
+        inputs::in_parallel(&self.files, self.jobs(), work, |path, result| {
+            if let Ok(before) = exit {
+                exit = self.print(path, result, before, printer);
+            }
+        });
+        exit
+    }
+
+    /// Records are printed as they come, so files are read one after the other.
+    fn digest_with_records(&self, rules: &Rules, printer: &mut Printer) -> Result<Exit, Failure> {
+        let mut exit = Exit::Ok;
+        for path in &self.files {
+            let mut printed = Ok(());
+            let result = inputs::digest_records(path, rules, &mut |record| {
+                if printed.is_ok() {
+                    printed = printer.record(path, &record);
+                }
+            });
+            printed?;
+            exit = self.print(path, result, exit, printer)?;
+        }
+        Ok(exit)
+    }
+
+    /// Prints what came of one file; `exit` if that was well.
+    fn print(
+        &self,
+        path: &Path,
+        result: Result<FileDigest, Failure>,
+        exit: Exit,
+        printer: &mut Printer,
+    ) -> Result<Exit, Failure> {
+        let digest = match result {
+            Ok(digest) => digest,
+            Err(failure @ Failure::Print(_)) => return Err(failure),
+            Err(failure) => {
+                printer.failure(&failure);
+                return Ok(failure.exit());
+            }
+        };
+        printer.digest(path, &digest)?;
+        let (Some(expected), found) = (self.check, digest.sha256()) else { return Ok(exit) };
+        printer.check(path, expected, found)?;
+        Ok(if expected == found { exit } else { Exit::Differs })
+    }
+
+    fn jobs(&self) -> NonZeroUsize {
+        self.jobs.or_else(|| thread::available_parallelism().ok()).unwrap_or(NonZeroUsize::MIN)
+    }
+}

@@ -1,0 +1,126 @@
+//! Files and standard input, one or many.
+
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Read};
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::thread;
+
+use canonical_json::{Digested, LineDigest, LinesDigest, Rules, Sha256};
+use canonical_json::{digest_file, digest_lines, digest_reader};
+
+use crate::failure::Failure;
+
+/// What `-` stands for.
+pub(crate) fn is_stdin(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Failure> {
+    let mut bytes = Vec::new();
+    let result = match is_stdin(path) {
+        true => io::stdin().lock().read_to_end(&mut bytes).map(|_| bytes),
+        false => fs::read(path),
+    };
+    result.map_err(|source| Failure::Open { path: path.to_owned(), source })
+}
+
+pub(crate) fn open_lines(path: &Path) -> Result<Box<dyn BufRead>, Failure> {
+    if is_stdin(path) {
+        return Ok(Box::new(io::stdin().lock()));
+    }
+    let file = File::open(path).map_err(|source| Failure::Open { path: path.to_owned(), source })?;
+    Ok(Box::new(BufReader::with_capacity(1 << 17, file)))
+}
+
+/// The digest of one file, as a document or as records.
+#[derive(Debug)]
+pub(crate) enum FileDigest {
+    Document(Digested),
+    Lines(LinesDigest),
+}
+
+impl FileDigest {
+    pub(crate) fn sha256(&self) -> Sha256 {
+        match self {
+            FileDigest::Document(digest) => digest.sha256,
+            FileDigest::Lines(digest) => digest.sha256,
+        }
+    }
+}
+
+pub(crate) fn digest_document(path: &Path, rules: &Rules) -> Result<FileDigest, Failure> {
+    let result = match is_stdin(path) {
+        true => digest_reader(io::stdin().lock(), rules),
+        false => digest_file(path, rules),
+    };
+    result.map(FileDigest::Document).map_err(|source| Failure::document(path.to_owned(), source))
+}
+
+pub(crate) fn digest_records(
+    path: &Path,
+    rules: &Rules,
+    each: &mut dyn FnMut(LineDigest),
+) -> Result<FileDigest, Failure> {
+    let result = digest_lines(open_lines(path)?, rules, each);
+    result.map(FileDigest::Lines).map_err(|source| Failure::lines(path.to_owned(), source))
+}
+
+/// Calls `work` for every path, several at once, and `each` with every result in the order of the paths.
+pub(crate) fn in_parallel<T: Send>(
+    paths: &[PathBuf],
+    jobs: NonZeroUsize,
+    work: impl Fn(&Path) -> T + Sync,
+    mut each: impl FnMut(&Path, T),
+) {
+    let (sender, receiver) = mpsc::channel();
+    let next = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for _ in 0..jobs.get().min(paths.len()) {
+            let (sender, next, work) = (sender.clone(), &next, &work);
+            scope.spawn(move || {
+                while let Some(path) = paths.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    // Nobody listens any more once the printing side has panicked.
+                    let _ = sender.send((path, work(path)));
+                }
+            });
+        }
+        drop(sender);
+        let mut waiting: Vec<(&PathBuf, T)> = Vec::new();
+        for path in paths {
+            let is_wanted = |(other, _): &(&PathBuf, T)| std::ptr::eq(*other, path);
+            let result = match waiting.iter().position(is_wanted) {
+                Some(place) => waiting.swap_remove(place).1,
+                None => loop {
+                    // A worker that has panicked sends nothing, and the scope passes its panic on.
+                    let Ok(message) = receiver.recv() else { return };
+                    if is_wanted(&message) {
+                        break message.1;
+                    }
+                    waiting.push(message);
+                },
+            };
+            each(path, result);
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_come_in_order() {
+        let paths: Vec<PathBuf> = (0..50).map(|i| PathBuf::from(i.to_string())).collect();
+        for jobs in [1, 2, 7, 100] {
+            let mut seen = Vec::new();
+            let jobs = NonZeroUsize::new(jobs).expect("not zero");
+            let work = |path: &Path| path.as_os_str().len();
+            in_parallel(&paths, jobs, work, |path, length| seen.push((path.to_owned(), length)));
+            let expected: Vec<_> = paths.iter().map(|path| (path.clone(), path.as_os_str().len())).collect();
+            assert_eq!(seen, expected);
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! The real command on real files.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use assert_cmd::Command;
+use canonical_json::Sha256;
+
+struct Outcome {
+    code: i32,
+    stdout: String,
+    stderr: String,
+}
+
+fn run_on(stdin: &[u8], folder: &Path, arguments: &[&str]) -> Outcome {
+    let mut command = Command::new(assert_cmd::cargo::cargo_bin!("canon-digest"));
+    let output = command.current_dir(folder).args(arguments).write_stdin(stdin).output().expect("it starts");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("it prints text");
+    let code = output.status.code().expect("it is not ended by a signal");
+    Outcome { code, stdout: text(output.stdout), stderr: text(output.stderr) }
+}
+
+fn run(folder: &Path, arguments: &[&str]) -> Outcome {
+    run_on(b"", folder, arguments)
+}
+
+fn folder(files: &[(&str, &[u8])]) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (name, text) in files {
+        fs::write(folder.path().join(name), text).expect("a file");
+    }
+    folder
+}
+
+fn reports() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/reports");
+    let entries = fs::read_dir(folder).expect("the folder of reports");
+    let paths = entries.map(|entry| entry.expect("an entry").path());
+    paths.filter(|path| path.extension().is_some_and(|extension| extension == "json")).collect()
+}
+
+/// The digest of one text given as a file.
+fn check_digest(text: &[u8], canonical: &str, arguments: &[&str]) {
+    let folder = folder(&[("a.json", text)]);
+    let found = run(folder.path(), &[arguments, &["a.json"]].concat());
+    let expected = format!("{}  a.json\n", Sha256::of(canonical.as_bytes()));
+    assert_eq!(
+        (found.code, found.stdout),
+        (0, expected),
+        "{} {}",
+        String::from_utf8_lossy(text),
+        found.stderr
+    );
+    let emitted = run_on(text, folder.path(), &[arguments, &["--emit"]].concat());
+    assert_eq!((emitted.code, emitted.stdout.as_str()), (0, canonical));
+}
+
+#[test]
+fn texts_of_all_kinds() {
+    check_digest(b"7", "7", &[]);
+    check_digest(b" [ 7 ]\r\n", "[7]", &[]);
+    check_digest(br#"{"b":1,"a":9007199254740993}"#, r#"{"a":9007199254740993,"b":1}"#, &[]);
+    check_digest(
+        b"{\n  \"x\": 175.19058700000002,\n  \"\\u0000\": -0.0\n}\n",
+        r#"{"\u0000":-0.0,"x":175.19058700000002}"#,
+        &[],
+    );
+    // Two spellings that only normalisation makes one: an e with an accent, and an e and an accent.
+    check_digest("{\"\u{e9}\":1,\"e\u{301}\":2}".as_bytes(), "{\"e\u{301}\":2,\"\u{e9}\":1}", &[]);
+    check_digest(b"{\"\xe2\x82\xac\":1,\"\\u20ab\":1e2}", "{\"\u{20ab}\":1e2,\"\u{20ac}\":1}", &[]);
+    check_digest(b"[1e2,4.50,-0,1E30]", "[100,4.5,0,1e+30]", &["--form", "jcs"]);
+    check_digest(
+        br#"{"a":1,"b":{"c":[{"d":1,"e":2}]}}"#,
+        r#"{"b":{"c":[{"e":2}]}}"#,
+        &["--exclude", "/a", "--exclude", "/b/*/*/d"],
+    );
+    check_digest(
+        br#"{"r":[{"id":"b"},{"id":"a","x=/y":0}]}"#,
+        r#"{"r":[{"id":"a","x=/y":0},{"id":"b"}]}"#,
+        &["--unordered", "/r=/id"],
+    );
+    check_digest(b"[3,1,2]", "[1,2,3]", &["--unordered", "="]);
+    check_digest(b"1\r\n\"b\"\r\n[ ]", "1\n\"b\"\n[]\n", &["--jsonl"]);
+    check_digest(b"", "", &["--jsonl"]);
+}
+
+#[test]
+fn what_is_no_document_is_refused() {
+    let cases: [(&[u8], &str); 12] = [
+        (b"", "empty input at line 1, column 1 (byte 0"),
+        (b" \n ", "empty input at line 2, column 2 (byte 3"),
+        (b"\xef\xbb\xbf{}", "byte order mark at line 1, column 1 (byte 0"),
+        (b"{} {}", "text after the end of the document at line 1, column 4 (byte 3"),
+        (b"{\"a\":1,\n \"\\u0061\":2}", "repeated key `a` at line 2, column 2 (byte 9, in `/a`"),
+        (b"[1,[\"\xff\"]]", "invalid UTF-8 at line 1, column 6 (byte 5, in `/1/0`"),
+        (b"{\"k\":\"\\ud800\"}", "lone surrogate at line 1, column 7 (byte 6, in `/k`"),
+        (b"[NaN]", "found `N` where a value was expected at line 1, column 2 (byte 1, in `/0`"),
+        (b"[01]", "malformed number at line 1, column 3"),
+        (b"[1,2", "input ends where `,` or `]` was expected at line 1, column 5"),
+        (b"[\"\x01\"]", "unescaped control character 0x01 at line 1, column 3"),
+        (b"nul", "input ends where null was expected"),
+    ];
+    for (text, expected) in cases {
+        let folder = folder(&[("a.json", text)]);
+        let found = run(folder.path(), &["a.json"]);
+        assert_eq!((found.code, found.stdout.as_str()), (4, ""), "{expected}");
+        assert!(found.stderr.contains(expected), "{expected}: {}", found.stderr);
+    }
+    let deep = "[".repeat(1025) + &"]".repeat(1025);
+    let found = run_on(deep.as_bytes(), Path::new("."), &[]);
+    assert!(found.code == 4 && found.stderr.contains("more than 1024 levels of nesting"), "{}", found.stderr);
+}
+
+#[test]
+fn a_canonical_file_has_the_digest_of_its_bytes() {
+    let paths = reports();
+    assert!(!paths.is_empty());
+    for path in paths {
+        let bytes = fs::read(&path).expect("a report");
+        // The harness writes canonical reports, and a line feed after each.
+        let found = run(Path::new("."), &[path.to_str().expect("a path that is text")]);
+        let expected = Sha256::of(bytes.trim_ascii_end()).to_string();
+        assert_eq!(found.stdout.split(' ').next(), Some(expected.as_str()), "{}", path.display());
+    }
+}
+
+#[test]
+fn many_files_come_out_in_order() {
+    let names: Vec<String> = (0..40).map(|i| format!("{i}.json")).collect();
+    let files: Vec<(&str, &[u8])> = names.iter().map(|name| (name.as_str(), b"[ ]" as &[u8])).collect();
+    let folder = folder(&files);
+    fs::write(folder.path().join("7.json"), "[").expect("a file");
+    fs::remove_file(folder.path().join("9.json")).expect("a file");
+    for jobs in ["1", "4"] {
+        let arguments: Vec<&str> =
+            ["--jobs", jobs].into_iter().chain(names.iter().map(String::as_str)).collect();
+        let found = run(folder.path(), &arguments);
+        let good = names.iter().filter(|name| !["7.json", "9.json"].contains(&name.as_str()));
+        let expected: String = good.map(|name| format!("{}  {name}\n", Sha256::of(b"[]"))).collect();
+        assert_eq!((found.code, found.stdout), (4, expected));
+        assert_eq!(found.stderr.lines().count(), 2, "{}", found.stderr);
+    }
+}
+
+#[test]
+fn check_compares() {
+    let folder = folder(&[("a.json", b"[ ]")]);
+    let digest = Sha256::of(b"[]").to_string();
+    assert_eq!(run(folder.path(), &["--check", &digest, "a.json"]).code, 0);
+    let found = run(folder.path(), &["--check", &Sha256::of(b"{}").to_string(), "a.json"]);
+    assert_eq!((found.code, found.stdout), (1, format!("{digest}  a.json\n")));
+    assert!(found.stderr.contains("has the digest"), "{}", found.stderr);
+    assert_eq!(run(folder.path(), &["--check", "abc", "a.json"]).code, 2);
+    assert_eq!(run(folder.path(), &["--check", &digest, "a.json", "a.json"]).code, 2);
+}
+
+#[test]
+fn diff_names_places() {
+    let folder = folder(&[
+        ("a.json", br#"{"r":[{"id":1,"w":3},{"id":2,"w":0.1}]}"#),
+        ("b.json", br#"{"r":[{"id":2,"w":0.2},{"id":1,"w":3}],"s":true}"#),
+    ]);
+    let arguments = ["--diff", "a.json", "b.json", "--unordered", "/r=/id"];
+    let found = run(folder.path(), &arguments);
+    assert_eq!(found.code, 1, "{}", found.stderr);
+    let (_, differences) = found.stdout.split_once("b.json\n").expect("two digests first");
+    let expected = "2 differences:\n/r/*/w  1 times\n    /r/1/w (2): 0.1 and 0.2, 4503599627370496 doubles apart\n\
+                    /s  1 times\n    /s: nothing and true\n";
+    assert_eq!(differences, expected);
+
+    let found = run(folder.path(), &[&arguments[..], &["--message-format", "json"]].concat());
+    let lines: Vec<&str> = found.stdout.lines().collect();
+    assert!(lines[0].starts_with(r#"{"event":"diff","is_same":false,"left":""#), "{}", lines[0]);
+    assert_eq!(
+        lines[2],
+        r#"{"count":1,"event":"difference","examples":[{"key":null,"left":null,"pointer":"/s","right":"true","ulps":null}],"shape":"/s"}"#
+    );
+    assert_eq!(run(folder.path(), &["--diff", "a.json", "a.json"]).code, 0);
+    let found = run(folder.path(), &["--diff", "a.json", "c.json"]);
+    assert!(found.code == 4 && found.stderr.contains("`c.json` cannot be read"), "{}", found.stderr);
+}
+
+#[test]
+fn rules_come_from_a_file() {
+    let rules = b"form = \"jcs\"\n[[exclusions]]\npattern = \"/t\"\nrequired = true\n[[unordered]]\nat = \"/r\"\nby = \"\"\n";
+    let folder =
+        folder(&[("rules.toml", rules), ("a.json", br#"{"t":1,"r":["b","a"],"n":1.0}"#), ("b.json", b"{}")]);
+    let found = run(folder.path(), &["--rules", "rules.toml", "a.json", "--emit"]);
+    assert_eq!((found.code, found.stdout.as_str()), (0, r#"{"n":1,"r":["a","b"]}"#), "{}", found.stderr);
+    let found = run(folder.path(), &["--rules", "rules.toml", "b.json"]);
+    assert!(found.code == 4 && found.stderr.contains("nothing matches the required exclusion `/t`"));
+    fs::write(folder.path().join("rules.toml"), "exclude = []").expect("a file");
+    assert_eq!(run(folder.path(), &["--rules", "rules.toml", "b.json"]).code, 4);
+}
+
+#[test]
+fn json_messages_are_events() {
+    let folder = folder(&[("a.jsonl", b"{\"b\":1, \"a\":2}\n[]\n"), ("bad.json", b"{\"a\":\n[1,]}")]);
+    let found = run(
+        folder.path(),
+        &["--jsonl", "--records", "--message-format", "json", "--exclude", "/b", "a.jsonl"],
+    );
+    let digest = |text: &str| Sha256::of(text.as_bytes());
+    let expected = format!(
+        "{{\"bytes\":7,\"event\":\"record\",\"excluded_present\":[\"/b\"],\"line\":1,\"path\":\"a.jsonl\",\"sha256\":\"{}\"}}\n\
+         {{\"bytes\":2,\"event\":\"record\",\"excluded_present\":[],\"line\":2,\"path\":\"a.jsonl\",\"sha256\":\"{}\"}}\n\
+         {{\"bytes\":11,\"event\":\"digest\",\"excluded_present\":[\"/b\"],\"form\":\"lexical\",\"path\":\"a.jsonl\",\"records\":2,\"sha256\":\"{}\"}}\n",
+        digest("{\"a\":2}"),
+        digest("[]"),
+        digest("{\"a\":2}\n[]\n"),
+    );
+    assert_eq!((found.code, found.stdout), (0, expected), "{}", found.stderr);
+    let found = run(folder.path(), &["--message-format", "json", "bad.json"]);
+    assert_eq!(found.code, 4);
+    assert!(
+        found.stdout.contains(r#""column":4,"event":"error","exit_code":4,"line":2,"#),
+        "{}",
+        found.stdout
+    );
+    assert!(found.stdout.contains(r#""path":"bad.json","pointer":"/a/1"}"#), "{}", found.stdout);
+}
+
+#[test]
+fn a_pipe_that_closes_early_is_no_error() {
+    let lines = "[ ]\n".repeat(200_000);
+    let folder = folder(&[("a.jsonl", lines.as_bytes())]);
+    let command = assert_cmd::cargo::cargo_bin!("canon-digest");
+    let script = format!("'{}' --jsonl --emit a.jsonl | head -1; echo ${{PIPESTATUS[0]}}", command.display());
+    let mut bash = Command::new("bash");
+    let output = bash.current_dir(folder.path()).args(["-c", &script]).output().expect("bash starts");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "[]\n0\n");
+}
