@@ -194,8 +194,15 @@ pub struct Execution {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub telemetry: BTreeMap<String, f64>,
     /// All that the placement layer saw, affinity included; absent when no process was run.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "finished_from_json")]
     pub finished: Option<Finished>,
+}
+
+/// Events carry their kind as a key among others, so serde keeps their parts in a buffer of its own, which does not
+/// turn the text of a key back into a number. JSON values do.
+fn finished_from_json<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Finished>, D::Error> {
+    let value = Option::<serde_json::Value>::deserialize(from)?;
+    value.map(serde_json::from_value).transpose().map_err(serde::de::Error::custom)
 }
 
 impl Execution {
@@ -320,4 +327,25 @@ pub enum ProductFailure {
         /// What is wrong.
         message: String,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::Event;
+
+    /// Whatever the placement layer saw of a real process comes back as it was written, numbers as keys included.
+    #[test]
+    fn an_execution_of_a_real_process_survives_its_record() {
+        let cpus = cpu_placement::Topology::read().unwrap().allowed.last().into_iter().collect();
+        let run = cpu_placement::Run::new("/bin/sleep").arg("0.3").cpus(cpus);
+        let finished = run.wait(&cpu_placement::CancelToken::new()).unwrap();
+        let execution =
+            Box::new(Execution::new(finished, Reading::Value { value: 0.1, also: BTreeMap::new() }));
+        let purpose = Purpose::Pair { pair: 0, rerun: 0, first: true };
+        let attempt = Attempt { number: 0, arm: Arm::Baseline, purpose };
+        let event = Event::AttemptEnded { attempt, execution };
+        let text = serde_json::to_string(&event).unwrap();
+        assert_eq!(serde_json::from_str::<Event>(&text).unwrap(), event);
+    }
 }
