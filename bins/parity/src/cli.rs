@@ -47,6 +47,9 @@ pub(crate) struct RunArgs {
     /// Node-local folder for artifacts and inputs while measuring
     #[arg(long, value_name = "DIR")]
     pub(crate) staging: Option<PathBuf>,
+    /// Folder of the lock that keeps builds and measurements of this node apart; everybody on a node must use the same
+    #[arg(long, value_name = "DIR")]
+    pub(crate) node_lock: Option<PathBuf>,
     /// Take compiled registry packages over from this earlier build, as in OUT/work/build/b of a campaign that was run with
     /// --keep-work; nothing else is ever taken over
     #[arg(long, value_name = "DIR")]

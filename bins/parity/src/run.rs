@@ -14,6 +14,9 @@ pub(crate) fn run(args: &RunArgs, format: MessageFormat) -> Result<Exit, Failure
     options.trace = args.trace.clone();
     options.keep_work = args.keep_work;
     options.seed = args.seed.clone();
+    if let Some(directory) = &args.node_lock {
+        options.node_lock = directory.clone();
+    }
     if let Some(staging) = &args.staging {
         options.staging = staging.clone();
     }

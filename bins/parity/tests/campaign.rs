@@ -48,7 +48,9 @@ impl Scene {
         let baseline = self.baseline.commit(&mut repository, "baseline");
         let candidate = self.candidate.commit(&mut repository, "candidate");
         fs::write(folder.path().join("trace.jsonl"), traces::FORTY_REQUESTS).expect("a trace");
-        fs::create_dir(folder.path().join("staging")).expect("a folder");
+        for name in ["staging", "lock"] {
+            fs::create_dir(folder.path().join(name)).expect("a folder");
+        }
         let mut text = definition(repository.path(), &baseline, &candidate);
         for (from, to) in &self.edits {
             assert!(text.contains(from), "{from:?} is not in\n{text}");
@@ -72,18 +74,17 @@ impl Stage {
         self.folder.path().join("evidence")
     }
 
+    /// The lock is this test's own: whatever else runs on the machine must not hold it up.
     fn arguments(&self) -> Vec<String> {
         let path = |name: &str| self.folder.path().join(name).display().to_string();
-        let words = [
-            "run",
-            "--campaign",
-            &path("campaign.toml"),
-            "--out",
-            &path("evidence"),
-            "--staging",
-            &path("staging"),
+        let options = [
+            ("--campaign", "campaign.toml"),
+            ("--out", "evidence"),
+            ("--staging", "staging"),
+            ("--node-lock", "lock"),
         ];
-        words.map(str::to_owned).to_vec()
+        let words = options.iter().flat_map(|(flag, name)| [(*flag).to_owned(), path(name)]);
+        std::iter::once("run".to_owned()).chain(words).collect()
     }
 
     /// What must hold however a campaign ended: nothing runs, nothing temporary is left, the user's repository is as it

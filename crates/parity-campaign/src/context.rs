@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use cpu_placement::CancelToken;
+use cpu_placement::{CancelToken, NodeLock};
 use evidence::{Bundle, FileRef, SCRATCH};
 use serde::Serialize;
 
@@ -24,6 +24,8 @@ pub struct Options {
     pub trace: Option<PathBuf>,
     /// Node-local folder that artifacts and inputs are staged in before measuring.
     pub staging: PathBuf,
+    /// Folder of the lock that keeps builds and measurements of this node apart. Everybody on a node must use the same.
+    pub node_lock: PathBuf,
     /// Folder of an earlier build whose compiled registry packages may be taken over.
     pub seed: Option<PathBuf>,
     /// Keep the scratch folder when the campaign ends, for an investigation.
@@ -39,6 +41,7 @@ impl Options {
             repository: None,
             trace: None,
             staging: std::env::temp_dir(),
+            node_lock: NodeLock::default_directory(),
             seed: None,
             keep_work: false,
         }

@@ -88,6 +88,7 @@ fn one(
         .at(Stage::Build, Cause::BadInput)?
         .time_limit(Duration::from_secs(definition.build.time_limit_s))
         .free_bytes(definition.host.free_disk_bytes)
+        .node_lock(Some(context.options.node_lock.clone()))
         .cancel(context.cancel.clone());
     let artifact = context.work.join("artifact").join(side.letter());
     fs::create_dir_all(&artifact).at(Stage::Build, Cause::HostUnfit)?;

@@ -39,13 +39,11 @@ pub(crate) struct Node {
 impl Node {
     /// Takes the node's lock and stages what is measured; every copy is checked against its recorded digest (M2, P7).
     pub(crate) fn prepare(
-        context: &Context<'_>,
+        context: &mut Context<'_>,
         built: &Built,
         sliced: &Sliced,
     ) -> Result<Self, CampaignError> {
-        let purpose = format!("measure {}", context.definition().name);
-        let lock =
-            NodeLock::exclusive(&NodeLock::default_directory(), &purpose, context.cancel).map_err(refused)?;
+        let lock = take_lock(context)?;
         let staging = tempfile::Builder::new()
             .prefix("kvrp-stage-")
             .tempdir_in(&context.options.staging)
@@ -59,6 +57,17 @@ impl Node {
         let trace = stage(&sliced.path, &staging.path().join("trace.jsonl"), sliced.manifest.slice.sha256)?;
         Ok(Node { _lock: lock, staging, harness, trace })
     }
+}
+
+/// Waits until nobody builds or measures on this node, and says so when that takes time.
+fn take_lock(context: &mut Context<'_>) -> Result<NodeLock, CampaignError> {
+    let purpose = format!("measure {}", context.definition().name);
+    let directory = &context.options.node_lock;
+    if let Ok(lock) = NodeLock::try_exclusive(directory, &purpose) {
+        return Ok(lock);
+    }
+    context.progress.note("waiting for builds and measurements on this node to end");
+    NodeLock::exclusive(directory, &purpose, context.cancel).map_err(refused)
 }
 
 fn refused(error: LockError) -> CampaignError {

@@ -49,6 +49,9 @@ pub(crate) fn slice(context: &Context<'_>, checkout: &Path) -> Result<Sliced, Ca
 fn refused(error: SliceError) -> CampaignError {
     match error {
         SliceError::Cancelled { .. } => CampaignError::cancelled(Stage::Slice),
+        error @ (SliceError::Write { .. } | SliceError::Create { .. }) => {
+            CampaignError::new(Stage::Slice, Cause::HostUnfit, error)
+        }
         other => CampaignError::new(Stage::Slice, Cause::BadInput, other),
     }
 }
