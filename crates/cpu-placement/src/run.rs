@@ -60,7 +60,7 @@ pub enum Input {
 pub struct MemoryBinding {
     /// The nodes.
     pub nodes: NodeSet,
-    /// Whether a kernel that refuses stops the start. Otherwise the refusal is a [`Violation`].
+    /// Whether a kernel that refuses stops the start. Otherwise the refusal is a [`Violation`](crate::Violation)(crate::Violation).
     pub required: bool,
 }
 
