@@ -2,6 +2,7 @@
 //!
 //! Speed is never asserted. The work of a replay is: the timing record counts the steps of the event loop.
 
+use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,10 +15,10 @@ use serde_json::Value;
 use tempfile::TempDir;
 use testkit::{cargo, cargo_build, run};
 
-/// The recipe of a campaign with a cheaper profile: what is looked at here does not depend on it.
+/// The recipe of a campaign with the profile that builds fastest: what is looked at here does not depend on it.
 const RECIPE: [&str; 8] = [
     "--config",
-    "profile.dev.opt-level=1",
+    "profile.dev.debug=0",
     "-p",
     "demo-replay",
     "--no-default-features",
@@ -26,12 +27,12 @@ const RECIPE: [&str; 8] = [
     "--locked",
 ];
 
-/// A demonstration with both its programs.
+/// A demonstration with both its programs, built when they are first asked for.
 struct Demo {
     folder: TempDir,
     made: DemoRepository,
-    baseline: PathBuf,
-    candidate: PathBuf,
+    baseline: OnceCell<PathBuf>,
+    candidate: OnceCell<PathBuf>,
 }
 
 /// What one process wrote.
@@ -45,11 +46,20 @@ impl Demo {
     fn new(fault: Option<Fault>) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let made = create(folder.path(), fault).expect("a demonstration");
-        let checkout = folder.path().join("baseline");
-        check_out(&made.repository, &made.baseline, &checkout);
-        let build = |tree: &Path, name: &str| cargo_build(tree, &RECIPE, &folder.path().join(name));
-        let (baseline, candidate) = (build(&checkout, "target-1"), build(&made.repository, "target-2"));
-        Self { folder, made, baseline, candidate }
+        Self { folder, made, baseline: OnceCell::new(), candidate: OnceCell::new() }
+    }
+
+    fn baseline(&self) -> &Path {
+        self.baseline.get_or_init(|| {
+            let checkout = self.folder.path().join("baseline");
+            check_out(&self.made.repository, &self.made.baseline, &checkout);
+            cargo_build(&checkout, &RECIPE, &self.folder.path().join("target-1"))
+        })
+    }
+
+    fn candidate(&self) -> &Path {
+        let target = self.folder.path().join("target-2");
+        self.candidate.get_or_init(|| cargo_build(&self.made.repository, &RECIPE, &target))
     }
 
     fn row(&self, name: &str) -> &Row {
@@ -73,7 +83,7 @@ impl Demo {
     /// Runs both programs on a row.
     fn run_both(&self, row: &str) -> (Ran, Ran) {
         let row = self.row(row);
-        (self.run(&self.baseline, row), self.run(&self.candidate, row))
+        (self.run(self.baseline(), row), self.run(self.candidate(), row))
     }
 
     /// The items that do not hold.
@@ -145,11 +155,11 @@ fn sums(ran: &Ran) -> (Vec<&Value>, usize) {
 #[test]
 fn the_honest_candidate_is_another_program_with_the_same_reports() {
     let demo = Demo::new(None);
-    assert_ne!(fs::read(&demo.baseline).expect("a program"), fs::read(&demo.candidate).expect("a program"));
+    assert_ne!(fs::read(demo.baseline()).expect("a program"), fs::read(demo.candidate()).expect("a program"));
     for row in &demo.made.rows {
         let (baseline, candidate) = demo.run_both(&row.name);
         assert_eq!(baseline.text, candidate.text, "{}", row.name);
-        assert_eq!(baseline.text, demo.run(&demo.baseline, row).text, "{} is unstable", row.name);
+        assert_eq!(baseline.text, demo.run(demo.baseline(), row).text, "{} is unstable", row.name);
         assert_eq!(demo.failed(&row.name, &baseline.text), BTreeSet::new(), "{}", row.name);
         assert!((steps(&baseline) - steps(&candidate)).abs() < 0.5, "{}", row.name);
         let events = pressure(&baseline) as u64;
@@ -174,7 +184,7 @@ fn different_changes_which_worker_and_no_total() {
     for row in ["vllm-aggregated", "sglang-disaggregated"] {
         let (baseline, candidate) = demo.run_both(row);
         assert_ne!(baseline.text, candidate.text, "{row}");
-        assert_eq!(candidate.text, demo.run(&demo.candidate, demo.row(row)).text, "{row} is unstable");
+        assert_eq!(candidate.text, demo.run(demo.candidate(), demo.row(row)).text, "{row} is unstable");
         let worker = |ran: &Ran| ran.report["per_request"][0]["decode_worker_idx"].clone();
         assert_ne!(worker(&baseline), worker(&candidate), "{row}");
         assert_eq!(sums(&baseline), sums(&candidate), "{row}");
@@ -187,7 +197,7 @@ fn unstable_differs_between_processes_while_all_sums_agree() {
     let demo = Demo::new(Some(Fault::Unstable));
     for row in ["vllm-disaggregated", "sglang-aggregated"] {
         let (baseline, first) = demo.run_both(row);
-        let second = demo.run(&demo.candidate, demo.row(row));
+        let second = demo.run(demo.candidate(), demo.row(row));
         assert_ne!(first.text, second.text, "{row}");
         assert_eq!((sums(&baseline), sums(&first)), (sums(&first), sums(&second)), "{row}");
         assert_eq!(demo.failed(row, &first.text), BTreeSet::new(), "{row}");
@@ -207,7 +217,7 @@ fn unstable_differs_between_processes_while_all_sums_agree() {
 fn a_flood_is_above_every_band() {
     let demo = Demo::new(Some(Fault::Flood));
     for row in &demo.made.rows {
-        let (_, candidate) = demo.run_both(&row.name);
+        let candidate = demo.run(demo.candidate(), row);
         assert!(
             pressure(&candidate) as u64 > 2 * row.pressure.max,
             "{}: {} events",
@@ -228,7 +238,7 @@ fn a_flood_is_above_every_band() {
 fn without_pressure_only_the_band_is_missed() {
     let demo = Demo::new(Some(Fault::NoPressure));
     for row in &demo.made.rows {
-        let (_, candidate) = demo.run_both(&row.name);
+        let candidate = demo.run(demo.candidate(), row);
         assert_eq!(pressure(&candidate), 0, "{}", row.name);
         assert_eq!(
             demo.failed(&row.name, &candidate.text),
