@@ -246,3 +246,26 @@ fn the_host_record_names_no_host() {
     let message: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one line of JSON");
     assert!(message["host"].get("boot_id").is_some());
 }
+
+/// On a terminal the program may read, Ctrl-C reaches it, and the terminal comes back.
+#[test]
+fn the_terminal_is_lent() {
+    let script = Path::new("/usr/bin/script");
+    if !script.exists() {
+        eprintln!("skipped: this needs util-linux's script to make a terminal");
+        return;
+    }
+    let line = format!(
+        "{} run --give-housekeeping -- sh -c 'read x; echo got $x'; read y; echo then $y",
+        cargo_bin!("place-run").display()
+    );
+    let output = Command::new(script)
+        .args(["-qec", &line, "/dev/null"])
+        .env("SHELL", "/bin/sh")
+        .write_stdin("hello\nagain\n")
+        .timeout(Duration::from_secs(60))
+        .output()
+        .expect("it runs");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("got hello") && text.contains("then again"), "{text}");
+}
