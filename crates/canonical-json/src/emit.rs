@@ -202,8 +202,10 @@ impl<S: Sink, O: Position> Writer<'_, '_, S, O> {
             let end = member_end(&outline, outside & here, &mut place.depth);
             let counted = end.map_or(64.min(limit - place.at), |end| end as usize);
             let keep = first(counted) & !(outline.space & outside);
-            vector.compress(block, keep, self.buffer.block()?);
-            self.buffer.length += keep.count_ones() as usize;
+            if keep != 0 {
+                vector.compress(block, keep, self.buffer.block()?);
+                self.buffer.length += keep.count_ones() as usize;
+            }
             place.at += counted;
             if end.is_some() {
                 return Ok(End::Member);

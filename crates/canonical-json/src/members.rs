@@ -388,18 +388,20 @@ impl<'a> Keys<'a> {
         compare_keys(self.rest(a, 0), self.rest(b, 0), skip, self.form)
     }
 
-    /// How many more bytes all keys have in common.
+    /// How many more bytes all keys have in common, without cutting an escape in two.
     fn common_prefix<O: Position>(&self, members: &[O], skip: usize) -> usize {
         let Some((first, others)) = members.split_first() else { return 0 };
         let rest = self.rest(*first, skip);
-        let mut common = rest.iter().take_while(|byte| **byte != b'"' && self.is_plain(**byte)).count();
+        let is_comparable = |byte: &u8| *byte < 0x80 || self.form == Form::Lexical;
+        let length = key_end(rest, 0).0;
+        let mut common = rest[..length].iter().take_while(|byte| is_comparable(byte)).count();
         for other in others {
             if common == 0 {
                 break;
             }
             common = common_length(&rest[..common], self.rest(*other, skip));
         }
-        common
+        whole_escapes(&rest[..common])
     }
 
     /// Sorts by the next byte alone: puts the keys that end first, then by byte, and says where each part ends.
@@ -451,15 +453,41 @@ fn common_length(a: &[u8], b: &[u8]) -> usize {
     words + a[words..].iter().zip(&b[words..]).take_while(|(a, b)| a == b).count()
 }
 
-/// Compares two keys, given the input from each key on. The first `skip` bytes are known to be the same and plain.
+/// The length of this part of a key without an escape that is not complete at its end.
+fn whole_escapes(part: &[u8]) -> usize {
+    let mut at = 0;
+    while let Some(found) = memchr::memchr(b'\\', &part[at..]) {
+        let escape = at + found;
+        let length = match part.get(escape + 1..) {
+            // The first half of a pair is nothing without the second.
+            Some([b'u', b'd' | b'D', b'8'..=b'9' | b'a'..=b'b' | b'A'..=b'B', ..]) => 12,
+            Some([b'u', ..]) => 6,
+            _ => 2,
+        };
+        if escape + length > part.len() {
+            return escape;
+        }
+        at = escape + length;
+    }
+    part.len()
+}
+
+/// Compares two keys, given the input from each key on. The first `skip` bytes are known to be the same and whole.
 pub(crate) fn compare_keys(a: &[u8], b: &[u8], skip: usize, form: Form) -> Ordering {
     let (a_end, a_escaped) = key_end(a, skip);
     let (b_end, b_escaped) = key_end(b, skip);
     let (a, b) = (&a[..a_end], &b[..b_end]);
-    if a_escaped || b_escaped || (form == Form::Jcs && !(a.is_ascii() && b.is_ascii())) {
+    let difference = skip + common_length(&a[skip..], &b[skip..]);
+    let (Some(a_byte), Some(b_byte)) = (a.get(difference), b.get(difference)) else {
+        return a.len().cmp(&b.len());
+    };
+    // What differs may be part of an escape, which begins at most five bytes before.
+    let is_near_escape = |key: &[u8]| key[difference.saturating_sub(5)..=difference].contains(&b'\\');
+    let has_escape = (a_escaped || b_escaped) && (is_near_escape(a) || is_near_escape(b));
+    if has_escape || (form == Form::Jcs && !(a_byte.is_ascii() && b_byte.is_ascii())) {
         return compare_decoded(a, b, form);
     }
-    a[skip..].cmp(&b[skip..])
+    a_byte.cmp(b_byte)
 }
 
 /// Where a key ends, and whether it has escapes.

@@ -37,6 +37,7 @@ struct Carry {
     /// All ones inside a string.
     in_string: u64,
     escaped: u64,
+    space: u64,
     scalar: u64,
     digit: u64,
     minus: u64,
@@ -298,10 +299,12 @@ impl<'r, const CANONICAL: bool, O: Position> Structure<'r, CANONICAL, O> {
     ) -> Result<(), Stop> {
         let mut masks = [Masks::default(); BATCH];
         for batch in blocks.chunks(BATCH) {
-            scan(self.machine, batch.as_flattened(), &mut masks);
+            if !scan(self.machine, batch, &mut masks[..batch.len()], &mut self.utf8) {
+                return Err(Stop);
+            }
             for (block, masks) in batch.iter().zip(&masks) {
                 lane.begin(block);
-                self.block::<B, CANONICAL>(bits, window, at, block, masks, lane)?;
+                self.block::<B, CANONICAL>(bits, window, at, masks, lane)?;
                 at += 64;
             }
         }
@@ -315,8 +318,11 @@ impl<'r, const CANONICAL: bool, O: Position> Structure<'r, CANONICAL, O> {
         let mut block = [b' '; 64];
         block[..rest.len()].copy_from_slice(rest);
         let mut masks = [Masks::default()];
-        scan(self.machine, &block, &mut masks);
-        let space = self.block::<B, false>(bits, window, at, &block, &masks[0], &mut NoLane)?;
+        // The spaces also end a character that is not complete.
+        if !scan(self.machine, &[block], &mut masks, &mut self.utf8) {
+            return Err(Stop);
+        }
+        let space = self.block::<B, false>(bits, window, at, &masks[0], &mut NoLane)?;
         if CANONICAL && space != u64::MAX << rest.len() {
             return Err(Stop);
         }
@@ -330,15 +336,15 @@ impl<'r, const CANONICAL: bool, O: Position> Structure<'r, CANONICAL, O> {
         bits: B,
         window: &[u8],
         at: usize,
-        block: &Block,
         masks: &Masks,
         lane: &mut impl Lane,
     ) -> Result<u64, Stop> {
+        // Whitespace after whitespace changes nothing, and in deeply indented text there is a lot of it.
+        if !TIGHT && masks.space & !self.carry.in_string == u64::MAX && self.carry.space >> 63 != 0 {
+            return Ok(masks.space);
+        }
         let tokens = self.tokens::<B, TIGHT>(bits, window, at, masks)?;
         lane.quarter::<0>();
-        if masks.non_ascii != 0 || self.utf8.is_incomplete() {
-            self.non_ascii(window, at, block)?;
-        }
         let (scalars, scalar_ends, mut error) = self.scalars(window, at, masks, &tokens);
         lane.quarter::<1>();
         error |= masks.control & tokens.in_string | masks.backslash & !tokens.in_string;
@@ -350,7 +356,10 @@ impl<'r, const CANONICAL: bool, O: Position> Structure<'r, CANONICAL, O> {
         }
         lane.quarter::<3>();
         if self.form == Form::Jcs {
-            self.numbers(window, at, scalars & (masks.digit | masks.minus))?;
+            self.i_json(window, at, masks, scalars & (masks.digit | masks.minus))?;
+        }
+        if !TIGHT {
+            self.carry.space = tokens.space;
         }
         Ok(tokens.space)
     }
@@ -444,11 +453,11 @@ impl<'r, const CANONICAL: bool, O: Position> Structure<'r, CANONICAL, O> {
     }
 
     #[inline(never)]
-    fn non_ascii(&mut self, window: &[u8], at: usize, block: &Block) -> Result<(), Stop> {
-        if self.utf8.is_wrong(self.machine, block) {
-            return Err(Stop);
+    fn i_json(&mut self, window: &[u8], at: usize, masks: &Masks, numbers: u64) -> Result<(), Stop> {
+        if masks.non_ascii != 0 {
+            self.noncharacters(window, at)?;
         }
-        if self.form == Form::Jcs { self.noncharacters(window, at) } else { Ok(()) }
+        self.numbers(window, at, numbers)
     }
 
     /// Finds what I-JSON forbids in the three bytes before a block and in the block itself.
@@ -487,7 +496,7 @@ impl<'r, const CANONICAL: bool, O: Position> Structure<'r, CANONICAL, O> {
         let others = scalar & !(digit | point | first_minus);
         if others | carry.power | (carry.exponent | carry.sign | carry.letters) >> 63 != 0 {
             let digits = Digits { scalar, start, digit, after_digit, point };
-            error |= carry.words_and_exponents(window, at, others, &digits);
+            error |= carry.words_and_exponents(window, at, masks, others, &digits);
         }
         (start, after_scalar & !scalar, error)
     }
@@ -537,9 +546,8 @@ impl<'r, const CANONICAL: bool, O: Position> Structure<'r, CANONICAL, O> {
                 self.close(window, depth, place, is_watched)?;
                 Level { prefix, is_object, is_watched, .. } = self.levels[depth];
             }
-            if was_object != is_object {
-                in_object ^= above(bit);
-            }
+            // No branch: what kinds of containers follow each other is hard to predict.
+            in_object ^= above(bit) & 0u64.wrapping_sub(u64::from(was_object ^ is_object));
             if !self.watch.is_idle() {
                 left = (marks | if is_watched && !is_object { tokens.comma } else { 0 }) & above(bit);
             }
@@ -885,7 +893,14 @@ struct Digits {
 impl Carry {
     /// Checks what of scalars is neither digit nor point nor a minus at the front; what is wrong.
     #[inline(always)]
-    fn words_and_exponents(&mut self, window: &[u8], at: usize, others: u64, digits: &Digits) -> u64 {
+    fn words_and_exponents(
+        &mut self,
+        window: &[u8],
+        at: usize,
+        masks: &Masks,
+        others: u64,
+        digits: &Digits,
+    ) -> u64 {
         let Digits { scalar, start, digit, after_digit, point } = digits;
         let mut letters = std::mem::take(&mut self.rest_of_word);
         let mut starts = others & start;
@@ -901,10 +916,9 @@ impl Carry {
 
         let mut unknown = others & !letters;
         if unknown | self.power | (self.exponent | self.sign) >> 63 != 0 {
-            let (exponent, sign) = exponents(window, at, unknown);
-            let exponent = exponent & after_digit;
+            let exponent = masks.exponent & unknown & after_digit;
             let after_exponent = shift(exponent, &mut self.exponent);
-            let sign = sign & after_exponent;
+            let sign = (masks.plus | masks.minus) & unknown & after_exponent;
             let power_start = after_exponent & !sign | shift(sign, &mut self.sign);
             error |= power_start & !digit;
             error |= run_end(power_start, *digit, &mut self.power) & (point | exponent);
@@ -922,22 +936,6 @@ fn word_length(window: &[u8], at: usize) -> u32 {
         Some(b"fals") if window.get(at + 4) == Some(&b'e') => 5,
         _ => 0,
     }
-}
-
-/// Which of these bytes are the letter of an exponent, and which are signs.
-#[inline(never)]
-fn exponents(window: &[u8], at: usize, mut unknown: u64) -> (u64, u64) {
-    let (mut letters, mut signs) = (0, 0);
-    while unknown != 0 {
-        let bit = unknown & unknown.wrapping_neg();
-        unknown ^= bit;
-        match window.get(at + bit.trailing_zeros() as usize) {
-            Some(b'e' | b'E') => letters |= bit,
-            Some(b'+' | b'-') => signs |= bit,
-            _ => {}
-        }
-    }
-    (letters, signs)
 }
 
 /// The positions after a backslash that is not itself escaped.

@@ -48,7 +48,10 @@ pub(crate) struct Masks {
     pub(crate) digit: u64,
     pub(crate) zero: u64,
     pub(crate) minus: u64,
+    pub(crate) plus: u64,
     pub(crate) point: u64,
+    /// `e` and `E`
+    pub(crate) exponent: u64,
 }
 
 /// The masks that matter in text whose grammar was checked.
@@ -70,6 +73,8 @@ pub(crate) trait Vector: Copy {
     fn prefix_xor(self, bits: u64) -> u64;
     /// Moves the bytes whose bit is set to the front; what comes after them is unspecified.
     fn compress(self, block: &Block, keep: u64, out: &mut Block);
+    /// Checks one more block of UTF-8; whether it is wrong.
+    fn utf8_is_wrong(self, block: &Block, state: &mut Utf8) -> bool;
     /// See [`rank`].
     fn ranks(self, numbers: &[u64], ranks: &mut [u8]);
 }
@@ -197,22 +202,28 @@ pub(crate) fn dispatch_bits<T: BitTask>(level: Level, task: T) -> T::Output {
     }
 }
 
-/// Looks at whole blocks, as many as there are masks for.
-pub(crate) fn scan(level: Level, text: &[u8], masks: &mut [Masks]) {
-    struct Scan<'a>(&'a [Block], &'a mut [Masks]);
+/// Looks at blocks, of which there are as many as masks; whether they are UTF-8, after those before.
+pub(crate) fn scan(level: Level, blocks: &[Block], masks: &mut [Masks], utf8: &mut Utf8) -> bool {
+    struct Scan<'a>(&'a [Block], &'a mut [Masks], &'a mut Utf8);
 
     impl Task for Scan<'_> {
-        type Output = ();
+        type Output = bool;
 
         #[inline(always)]
-        fn run<V: Vector>(self, vector: V) {
-            for (block, masks) in self.0.iter().zip(self.1) {
+        fn run<V: Vector>(self, vector: V) -> bool {
+            let Scan(blocks, masks, utf8) = self;
+            let mut is_wrong = false;
+            for (block, masks) in blocks.iter().zip(masks) {
                 *masks = vector.masks(block);
+                if masks.non_ascii != 0 || utf8.is_incomplete {
+                    is_wrong |= vector.utf8_is_wrong(block, utf8);
+                }
             }
+            !is_wrong
         }
     }
 
-    dispatch(level, Scan(text.as_chunks().0, masks));
+    dispatch(level, Scan(blocks, masks, utf8))
 }
 
 /// For each number, how many of the others come before it in order; of equal ones, the first comes first.
@@ -234,27 +245,10 @@ pub(crate) fn rank(level: Level, numbers: &[u64], ranks: &mut [u8]) {
 /// What UTF-8 validation must remember from one block to the next.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Utf8 {
-    /// The last bytes of the block before, newest last.
-    last: [u8; 3],
-    /// Whether that block ended inside a character.
-    incomplete: bool,
-}
-
-impl Utf8 {
-    /// Whether what was checked so far ends inside a character.
-    pub(crate) const fn is_incomplete(&self) -> bool {
-        self.incomplete
-    }
-
-    /// Checks one more block; whether it is wrong.
-    pub(crate) fn is_wrong(&mut self, level: Level, block: &Block) -> bool {
-        match level.vector {
-            VectorKind::Portable => portable::utf8_is_wrong(self, block),
-            // SAFETY: a level of this kind is only made after AVX2 was detected.
-            #[cfg(target_arch = "x86_64")]
-            VectorKind::Avx2 | VectorKind::Avx512 => unsafe { utf8::is_wrong(self, block) },
-        }
-    }
+    /// The second half of the block before.
+    last: [u8; 32],
+    /// Whether that block ended inside a character; else its bytes do not matter.
+    is_incomplete: bool,
 }
 
 #[cfg(test)]

@@ -33,7 +33,9 @@ impl Vector for Portable {
             digit: select(block, |byte| byte.is_ascii_digit()),
             zero: equal(b'0'),
             minus: equal(b'-'),
+            plus: equal(b'+'),
             point: equal(b'.'),
+            exponent: select(block, |byte| byte | 0x20 == b'e'),
         }
     }
 
@@ -69,6 +71,17 @@ impl Vector for Portable {
         }
     }
 
+    fn utf8_is_wrong(self, block: &Block, state: &mut Utf8) -> bool {
+        let mut text = [0; 67];
+        let carried = if state.is_incomplete { carried_bytes(&state.last) } else { 0 };
+        text[..carried].copy_from_slice(&state.last[32 - carried..]);
+        text[carried..carried + 64].copy_from_slice(block);
+        state.last.copy_from_slice(&block[32..]);
+        let result = std::str::from_utf8(&text[..carried + 64]);
+        state.is_incomplete = result.is_err();
+        result.is_err_and(|error| error.error_len().is_some())
+    }
+
     fn ranks(self, numbers: &[u64], ranks: &mut [u8]) {
         count_smaller(numbers, ranks);
     }
@@ -99,22 +112,11 @@ impl Bits for Portable {
     }
 }
 
-pub(super) fn utf8_is_wrong(state: &mut Utf8, block: &Block) -> bool {
-    let mut text = [0; 67];
-    let carried = if state.incomplete { carried_bytes(state.last) } else { 0 };
-    text[..carried].copy_from_slice(&state.last[3 - carried..]);
-    text[carried..carried + 64].copy_from_slice(block);
-    state.last.copy_from_slice(&block[61..]);
-    let result = std::str::from_utf8(&text[..carried + 64]);
-    state.incomplete = result.is_err();
-    result.is_err_and(|error| error.error_len().is_some())
-}
-
 /// How many of the last bytes belong to a character that is not complete.
-fn carried_bytes(last: [u8; 3]) -> usize {
+fn carried_bytes(last: &[u8; 32]) -> usize {
     match last {
-        [_, _, 0xC0..=0xFF] => 1,
-        [_, 0xC0..=0xFF, _] => 2,
+        [.., 0xC0..=0xFF] => 1,
+        [.., 0xC0..=0xFF, _] => 2,
         _ => 3,
     }
 }

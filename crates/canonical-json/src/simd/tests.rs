@@ -52,15 +52,20 @@ impl BitTask for Hash<'_> {
 }
 
 fn check_utf8(bytes: &[u8]) {
+    let mut padded = bytes.to_vec();
+    padded.resize(bytes.len().next_multiple_of(64), b' ');
+    let blocks = padded.as_chunks().0;
+    let expected = std::str::from_utf8(bytes).is_ok();
     for level in Level::available() {
-        let mut state = Utf8::default();
-        let is_wrong = bytes.chunks(64).any(|chunk| {
-            let mut block = [b' '; 64];
-            block[..chunk.len()].copy_from_slice(chunk);
-            state.is_wrong(level, &block)
-        });
-        let is_right = !is_wrong && (!state.is_incomplete() || !bytes.len().is_multiple_of(64));
-        assert_eq!(is_right, std::str::from_utf8(bytes).is_ok(), "{level:?} {bytes:x?}");
+        let mut masks = vec![Masks::default(); blocks.len()];
+        let (mut whole, mut parts) = (Utf8::default(), Utf8::default());
+        let is_right = scan(level, blocks, &mut masks, &mut whole) && !whole.is_incomplete;
+        assert_eq!(is_right, expected, "{level:?} {bytes:x?}");
+        let one = |(block, masks)| {
+            scan(level, std::slice::from_ref(block), std::slice::from_mut(masks), &mut parts)
+        };
+        let is_right = blocks.iter().zip(&mut masks).map(one).fold(true, |all, one| all & one);
+        assert_eq!(is_right && !parts.is_incomplete, expected, "{level:?} {bytes:x?}");
     }
 }
 

@@ -8,19 +8,20 @@ use fault::*;
 /// Validates UTF-8 by three table look-ups on each pair of neighbouring bytes, after Keiser and Lemire,
 /// "Validating UTF-8 in less than one instruction per byte" (2021): every table says which faults a half byte
 /// still allows, and a fault that all three allow is one.
+#[inline]
 #[target_feature(enable = "avx2")]
 pub(super) fn is_wrong(state: &mut Utf8, block: &Block) -> bool {
-    let mut before = [0; 32];
-    before[29..].copy_from_slice(&state.last);
     // SAFETY: all three are 32 readable bytes, and these loads need no alignment.
     let (before, low, high) = unsafe {
         let start = block.as_ptr().cast::<__m256i>();
-        let before = _mm256_loadu_si256(before.as_ptr().cast());
+        let before = _mm256_loadu_si256(state.last.as_ptr().cast());
         (before, _mm256_loadu_si256(start), _mm256_loadu_si256(start.add(1)))
     };
+    // A block that ended between two characters need not have been looked at.
+    let before = if state.is_incomplete { before } else { _mm256_setzero_si256() };
     let faults = _mm256_or_si256(faults_of(before, low), faults_of(low, high));
-    state.last.copy_from_slice(&block[61..]);
-    state.incomplete = state.last[2] >= 0xC0 || state.last[1] >= 0xE0 || state.last[0] >= 0xF0;
+    state.last.copy_from_slice(&block[32..]);
+    state.is_incomplete = block[63] >= 0xC0 || block[62] >= 0xE0 || block[61] >= 0xF0;
     _mm256_testz_si256(faults, faults) == 0
 }
 

@@ -4,7 +4,7 @@ use std::arch::x86_64::*;
 
 use super::lane::{NoLane, ShaLane};
 use super::portable::{Portable, count_smaller};
-use super::{BitTask, Bits, Block, Masks, Outline, Task, Vector};
+use super::{BitTask, Bits, Block, Masks, Outline, Task, Utf8, Vector, utf8};
 
 /// Proof that AVX2, PCLMULQDQ and the bit instructions are there.
 #[derive(Clone, Copy)]
@@ -164,7 +164,9 @@ impl Vector for Avx2 {
             digit: bytes.minus(self, b'0').at_most(self, 9),
             zero: bytes.equal(self, b'0'),
             minus: bytes.equal(self, b'-'),
+            plus: bytes.equal(self, b'+'),
             point: bytes.equal(self, b'.'),
+            exponent: lower.equal(self, b'e'),
         }
     }
 
@@ -193,6 +195,12 @@ impl Vector for Avx2 {
     }
 
     #[inline(always)]
+    fn utf8_is_wrong(self, block: &Block, state: &mut Utf8) -> bool {
+        // SAFETY: the token proves AVX2.
+        unsafe { utf8::is_wrong(state, block) }
+    }
+
+    #[inline(always)]
     fn ranks(self, numbers: &[u64], ranks: &mut [u8]) {
         count_smaller(numbers, ranks);
     }
@@ -217,7 +225,9 @@ impl Vector for Avx512 {
             digit: bytes.minus(b'0').below(10),
             zero: bytes.equal(b'0'),
             minus: bytes.equal(b'-'),
+            plus: bytes.equal(b'+'),
             point: bytes.equal(b'.'),
+            exponent: lower.equal(b'e'),
         }
     }
 
@@ -247,6 +257,11 @@ impl Vector for Avx512 {
             let bytes = _mm512_loadu_si512(block.as_ptr().cast());
             _mm512_storeu_si512(out.as_mut_ptr().cast(), _mm512_maskz_compress_epi8(keep, bytes));
         }
+    }
+
+    #[inline(always)]
+    fn utf8_is_wrong(self, block: &Block, state: &mut Utf8) -> bool {
+        self.0.utf8_is_wrong(block, state)
     }
 
     #[inline(always)]
