@@ -132,34 +132,46 @@ struct Tokens {
     outside: u64,
 }
 
-/// An open object or array, or the document around all.
+/// The last key of an object.
 #[derive(Clone, Copy, Debug)]
-struct Level {
-    /// The first bytes of the last key: zero if there is none, the greatest number if they do not say the order.
+struct LastKey {
+    /// Its first bytes: zero if there is none, the greatest number if they do not say the order.
     prefix: u64,
-    /// Where the last key is in the window, or [`NO_KEY`] or [`SAVED_KEY`].
-    key: (usize, usize),
-    start: usize,
-    /// The number of members of the containers around.
-    base: usize,
-    is_object: bool,
-    /// Whether the members are not in order, or not all of them stay.
-    is_dirty: bool,
-    is_watched: bool,
+    /// Where it is in the window, or [`NO_KEY`] or [`SAVED_KEY`].
+    place: (usize, usize),
 }
 
 const NO_KEY: (usize, usize) = (0, 0);
 const SAVED_KEY: (usize, usize) = (usize::MAX, usize::MAX);
 
-impl Level {
-    const fn new(is_object: bool, start: usize, base: usize) -> Self {
-        Level { prefix: 0, key: NO_KEY, start, base, is_object, is_dirty: false, is_watched: false }
-    }
+impl LastKey {
+    const NONE: LastKey = LastKey { prefix: 0, place: NO_KEY };
+    /// The document is like an object with the greatest key: no member can follow, and no second value.
+    const OF_DOCUMENT: LastKey = LastKey { prefix: u64::MAX, place: NO_KEY };
+}
 
-    /// The document, as an object that has the greatest key: no member can follow, and no second value.
-    const fn document() -> Self {
-        Level { prefix: u64::MAX, ..Level::new(true, 0, 0) }
-    }
+/// The open containers, and what every document needs to know about them.
+#[derive(Clone, Debug)]
+struct Nest {
+    depth: usize,
+    /// Whether each is an object, the innermost in the lowest bit.
+    kinds: u64,
+    /// The same for those that did not fit, in parts of sixty-four.
+    outer_kinds: Vec<u64>,
+    /// The last key of the innermost object, and of those around it.
+    last_key: LastKey,
+    outer_keys: Vec<LastKey>,
+}
+
+/// What a document that is indexed, or has rules, needs to know about an open container.
+#[derive(Clone, Copy, Debug, Default)]
+struct Level {
+    start: usize,
+    /// The number of members of the containers around.
+    base: usize,
+    /// Whether the members are not in order, or not all of them stay.
+    is_dirty: bool,
+    is_watched: bool,
 }
 
 /// One pass over a document.
@@ -178,11 +190,10 @@ pub(crate) struct Structure<'r, const CANONICAL: bool, O> {
     last_backslash: usize,
     /// Where the second half of a surrogate pair must be.
     low_surrogate: Option<usize>,
-    /// The document, then the open containers.
+    nest: Nest,
+    /// The document and the open containers, unless nothing about them matters.
     levels: Vec<Level>,
-    /// How many containers are open; what comes after in `levels` is left over.
-    depth: usize,
-    /// By depth: the last key, where it is no longer in the window.
+    /// For each open object: the last key, where it is no longer in the window.
     saved: Vec<Vec<u8>>,
     watch: Watch<'r>,
     index: Index<O>,
@@ -251,8 +262,14 @@ impl<'r, const CANONICAL: bool, O: Position> Structure<'r, CANONICAL, O> {
             last_close_quote: 0,
             last_backslash: 0,
             low_surrogate: None,
-            levels: vec![Level::document()],
-            depth: 0,
+            nest: Nest {
+                depth: 0,
+                kinds: 1,
+                outer_kinds: Vec::new(),
+                last_key: LastKey::OF_DOCUMENT,
+                outer_keys: Vec::new(),
+            },
+            levels: vec![Level::default()],
             saved: Vec::new(),
             watch: Watch::new(rules),
             index: Index::default(),
@@ -273,13 +290,13 @@ impl<'r, const CANONICAL: bool, O: Position> Structure<'r, CANONICAL, O> {
 
     /// The first bytes leave the window: keys that will be compared are kept.
     pub(crate) fn leave(&mut self, bytes: usize, window: &[u8]) {
-        let levels = &mut self.levels[..=self.depth];
-        self.saved.resize_with(levels.len().max(self.saved.len()), Vec::new);
-        for (level, saved) in levels.iter_mut().zip(&mut self.saved) {
-            if level.key != NO_KEY && level.key != SAVED_KEY {
+        let Nest { outer_keys, last_key, .. } = &mut self.nest;
+        self.saved.resize_with(self.saved.len().max(outer_keys.len() + 1), Vec::new);
+        for (key, saved) in outer_keys.iter_mut().chain([last_key]).zip(&mut self.saved) {
+            if key.place != NO_KEY && key.place != SAVED_KEY {
                 saved.clear();
-                saved.extend_from_slice(&window[level.key.0..level.key.1]);
-                level.key = SAVED_KEY;
+                saved.extend_from_slice(&window[key.place.0..key.place.1]);
+                key.place = SAVED_KEY;
             }
         }
         self.last_open_quote = self.last_open_quote.saturating_sub(bytes);
@@ -397,17 +414,23 @@ impl<'r, const CANONICAL: bool, O: Position> Structure<'r, CANONICAL, O> {
         })
     }
 
+    /// Checks what comes after each backslash.
     #[inline(never)]
-    fn escapes(&mut self, window: &[u8], at: usize, mut escaped: u64) -> Result<(), Stop> {
-        while escaped != 0 {
-            let place = at + escaped.trailing_zeros() as usize;
-            escaped &= escaped - 1;
-            let rest = window.get(place..).unwrap_or_default();
-            match rest.first() {
-                Some(b'"' | b'\\' | b'b' | b'f' | b'n' | b'r' | b't') => {}
-                Some(b'u') => self.unicode_escape(rest, place)?,
-                Some(b'/') if !CANONICAL => self.needs_rewriting = true,
-                _ => return Err(Stop),
+    fn escapes(&mut self, window: &[u8], at: usize, escaped: u64) -> Result<(), Stop> {
+        // First all together, without a branch for each: what is escaped is hard to predict.
+        let mut found = 0;
+        for place in places(at, escaped) {
+            found |= window.get(place).map_or(OTHER, |byte| ESCAPES[usize::from(*byte)]);
+        }
+        if found & OTHER != 0 || (CANONICAL && found & SLASH != 0) {
+            return Err(Stop);
+        }
+        self.needs_rewriting |= found & SLASH != 0;
+        if found & UNICODE != 0 {
+            for place in places(at, escaped) {
+                if window[place] == b'u' {
+                    self.unicode_escape(&window[place..], place)?;
+                }
             }
         }
         Ok(())
@@ -504,56 +527,67 @@ impl<'r, const CANONICAL: bool, O: Position> Structure<'r, CANONICAL, O> {
     /// Follows brackets and compares keys; which positions are directly in an object, or in no container.
     #[inline(always)]
     fn containers(&mut self, window: &[u8], at: usize, tokens: &Tokens) -> Result<u64, Stop> {
-        // What changes with every mark stays in registers; the level only has it while another is the innermost.
-        let mut depth = self.depth;
-        let Level { mut prefix, mut is_object, mut is_watched, .. } = self.levels[depth];
-        let mut in_object = 0u64.wrapping_sub(u64::from(is_object));
+        let Nest { mut depth, mut kinds, mut last_key, .. } = self.nest;
+        let watches = !self.watch.is_idle();
+        let mut in_object = 0u64.wrapping_sub(kinds & 1);
         let marks = tokens.open | tokens.close | tokens.colon;
-        let mut left = marks | if is_watched && !is_object { tokens.comma } else { 0 };
+        let mut left = marks | if watches { self.watched_commas(kinds, tokens) } else { 0 };
         while left != 0 {
             let bit = left.trailing_zeros();
             left &= left - 1;
             let place = at + bit as usize;
             if tokens.colon >> bit & 1 != 0 {
-                let key = self.key(at, bit, tokens);
-                if !is_object {
+                if kinds & 1 == 0 {
                     return Err(Stop);
                 }
-                prefix = self.member(window, depth, prefix, key)?;
-                if is_watched {
-                    self.depth = depth;
-                    self.watched_member(window, key, place + 1)?;
+                last_key = self.member(window, last_key, self.key(at, bit, tokens))?;
+                if watches {
+                    self.watched_member(window, last_key.place, place + 1)?;
                 }
                 continue;
             }
-            if (tokens.open | tokens.close) >> bit & 1 == 0 {
-                self.depth = depth;
+            if watches && (tokens.open | tokens.close) >> bit & 1 == 0 {
                 self.element(window, place)?;
                 continue;
             }
-            let is_brace = tokens.brace >> bit & 1 != 0;
-            let was_object = is_object;
+            let is_brace = tokens.brace >> bit & 1;
+            let was_object = kinds & 1;
             if tokens.open >> bit & 1 != 0 {
-                self.levels[depth].prefix = prefix;
+                if depth == self.max_depth {
+                    return Err(Stop);
+                }
+                if depth & 63 == 63 {
+                    self.nest.outer_kinds.push(kinds);
+                }
                 depth += 1;
-                (prefix, is_object) = (0, is_brace);
-                is_watched = self.open(window, depth, place, is_brace)?;
+                kinds = kinds << 1 | is_brace;
+                if is_brace != 0 {
+                    self.nest.outer_keys.push(last_key);
+                    last_key = LastKey::NONE;
+                }
+                if !CANONICAL || watches {
+                    self.open(window, place, is_brace != 0)?;
+                }
             } else {
-                if depth == 0 || is_object != is_brace {
+                if depth == 0 || was_object != is_brace {
                     return Err(Stop);
                 }
                 depth -= 1;
-                self.close(window, depth, place, is_watched)?;
-                Level { prefix, is_object, is_watched, .. } = self.levels[depth];
+                kinds = if depth & 63 == 63 { self.nest.outer_kinds.pop().ok_or(Stop)? } else { kinds >> 1 };
+                if is_brace != 0 {
+                    last_key = self.nest.outer_keys.pop().ok_or(Stop)?;
+                }
+                if !CANONICAL || watches {
+                    self.close(window, place, is_brace != 0)?;
+                }
             }
             // No branch: what kinds of containers follow each other is hard to predict.
-            in_object ^= above(bit) & 0u64.wrapping_sub(u64::from(was_object ^ is_object));
-            if !self.watch.is_idle() {
-                left = (marks | if is_watched && !is_object { tokens.comma } else { 0 }) & above(bit);
+            in_object ^= above(bit) & 0u64.wrapping_sub((was_object ^ kinds) & 1);
+            if watches {
+                left = (marks | self.watched_commas(kinds, tokens)) & above(bit);
             }
         }
-        self.levels[depth].prefix = prefix;
-        self.depth = depth;
+        (self.nest.depth, self.nest.kinds, self.nest.last_key) = (depth, kinds, last_key);
         self.last_open_quote = last_of(tokens.open_quote, at, self.last_open_quote);
         if !CANONICAL {
             self.last_close_quote = last_of(tokens.close_quote, at, self.last_close_quote);
@@ -573,101 +607,81 @@ impl<'r, const CANONICAL: bool, O: Position> Structure<'r, CANONICAL, O> {
         (open + 1, close)
     }
 
+    /// A container begins whose members must be known, or that may be watched.
     #[inline(always)]
-    fn open(&mut self, window: &[u8], depth: usize, at: usize, is_object: bool) -> Result<bool, Stop> {
-        let level = Level::new(is_object, at, if CANONICAL { 0 } else { self.index.len() });
-        match self.levels.get_mut(depth) {
-            Some(left_over) => *left_over = level,
-            None => self.push_level(level)?,
-        }
-        if self.watch.is_idle() { Ok(false) } else { self.open_watched(window, depth, at, is_object) }
+    fn open(&mut self, window: &[u8], at: usize, is_object: bool) -> Result<(), Stop> {
+        self.levels.push(Level { start: at, base: self.index.len(), is_dirty: false, is_watched: false });
+        if self.watch.is_idle() { Ok(()) } else { self.open_watched(window, at, is_object) }
     }
 
-    #[inline(never)]
-    fn push_level(&mut self, level: Level) -> Result<(), Stop> {
-        if self.levels.len() > self.max_depth {
-            return Err(Stop);
+    #[inline(always)]
+    fn close(&mut self, window: &[u8], at: usize, is_object: bool) -> Result<(), Stop> {
+        let Some(level) = self.levels.pop() else { return Err(Stop) };
+        if level.is_watched {
+            return self.close_watched(&level, window, at, is_object);
         }
-        self.levels.push(level);
+        if level.is_dirty {
+            let span = (level.start, at);
+            return self
+                .index
+                .record(self.machine, level.base, span, window, self.form, &[])
+                .map_err(|_| Stop);
+        }
+        self.index.forget(level.base);
         Ok(())
     }
 
-    /// The container in this depth continues: the one inside of it ends.
+    /// Compares a key with the key before, and becomes it.
     #[inline(always)]
-    fn close(&mut self, window: &[u8], depth: usize, at: usize, is_watched: bool) -> Result<(), Stop> {
-        if is_watched {
-            return self.close_watched(window, depth + 1, at);
-        }
+    fn member(&mut self, window: &[u8], before: LastKey, place: (usize, usize)) -> Result<LastKey, Stop> {
         if !CANONICAL {
-            let Level { base, start, is_dirty, .. } = self.levels[depth + 1];
-            if is_dirty {
-                return self
-                    .index
-                    .record(self.machine, base, (start, at), window, self.form, &[])
-                    .map_err(|_| Stop);
-            }
-            self.index.forget(base);
-        }
-        Ok(())
-    }
-
-    /// Compares a key with the key before; its first bytes.
-    #[inline(always)]
-    fn member(&mut self, window: &[u8], depth: usize, before: u64, key: (usize, usize)) -> Result<u64, Stop> {
-        if !CANONICAL {
-            self.index.push(key.0 - 1);
-            if self.levels[depth].is_dirty {
-                return Ok(before);
+            self.index.push(place.0 - 1);
+            if self.levels.last().is_none_or(|level| level.is_dirty) {
+                return Ok(LastKey { place, ..before });
             }
         }
-        let prefix = self.prefix(window, key)?;
-        if prefix <= before || prefix == u64::MAX {
-            self.compare(window, depth, key, before == u64::MAX || prefix == u64::MAX)?;
+        let key = LastKey { prefix: self.prefix(window, place), place };
+        if key.prefix <= before.prefix || key.prefix == u64::MAX {
+            self.compare(window, before, key)?;
         }
-        self.levels[depth].key = key;
-        Ok(prefix)
+        Ok(key)
     }
 
     /// The first eight bytes of a key, the first one highest; the greatest number if they do not say the order.
     #[inline(always)]
-    fn prefix(&self, window: &[u8], (start, end): (usize, usize)) -> Result<u64, Stop> {
+    fn prefix(&self, window: &[u8], (start, end): (usize, usize)) -> u64 {
         let length = end.wrapping_sub(start);
-        if length > window.len() {
-            return Err(Stop);
-        }
         let bytes = match window.get(start..).and_then(<[u8]>::first_chunk::<8>) {
             Some(bytes) => u64::from_be_bytes(*bytes),
             None => short_prefix(window.get(start..).unwrap_or_default()),
         };
         let prefix = if length < 8 { bytes & !(u64::MAX >> (8 * length)) } else { bytes };
         let is_special = self.last_backslash > start && has_escape(window, start, end);
-        Ok(if is_special || prefix & self.incomparable != 0 { u64::MAX } else { prefix })
+        if is_special || prefix & self.incomparable != 0 { u64::MAX } else { prefix }
     }
 
     /// Compares a key with the one before when their first bytes do not say which is greater.
     #[inline(never)]
-    fn compare(
-        &mut self,
-        window: &[u8],
-        depth: usize,
-        key: (usize, usize),
-        is_special: bool,
-    ) -> Result<(), Stop> {
-        if depth == 0 {
+    fn compare(&mut self, window: &[u8], before: LastKey, key: LastKey) -> Result<(), Stop> {
+        let object = self.nest.outer_keys.len();
+        if object == 0 {
             return Err(Stop);
         }
-        let current = window.get(key.0..key.1).ok_or(Stop)?;
-        let before = match self.levels[depth].key {
+        let text = window.get(key.place.0..key.place.1).ok_or(Stop)?;
+        let text_before = match before.place {
             NO_KEY => return Ok(()),
-            SAVED_KEY => &self.saved[depth],
+            SAVED_KEY => &self.saved[object],
             (start, end) => window.get(start..end).ok_or(Stop)?,
         };
-        let is_plain = !is_special && (self.form == Form::Lexical || before.is_ascii() && current.is_ascii());
-        let order = if is_plain { before.cmp(current) } else { compare_decoded(before, current, self.form) };
+        let is_plain = before.prefix != u64::MAX
+            && key.prefix != u64::MAX
+            && (self.form == Form::Lexical || text_before.is_ascii() && text.is_ascii());
+        let order =
+            if is_plain { text_before.cmp(text) } else { compare_decoded(text_before, text, self.form) };
         match order {
             Ordering::Less => Ok(()),
             Ordering::Greater if !CANONICAL => {
-                self.levels[depth].is_dirty = true;
+                self.level().is_dirty = true;
                 Ok(())
             }
             _ => Err(Stop),
@@ -703,7 +717,8 @@ impl<'r, const CANONICAL: bool, O: Position> Structure<'r, CANONICAL, O> {
 
     fn finish(&mut self) -> Result<(), Stop> {
         let Carry { in_string, after_separator, after_key, .. } = &self.carry;
-        let is_open = *in_string != 0 || self.depth > 0 || after_separator.is_open() || after_key.is_open();
+        let is_open =
+            *in_string != 0 || self.nest.depth > 0 || after_separator.is_open() || after_key.is_open();
         if is_open || self.watch.wants_array() { Err(Stop) } else { Ok(()) }
     }
 
@@ -727,26 +742,24 @@ impl<'r, const CANONICAL: bool, O: Position> Structure<'r, CANONICAL, O> {
 
 /// What the rules ask for, where they ask for something.
 impl<const CANONICAL: bool, O: Position> Structure<'_, CANONICAL, O> {
+    fn level(&mut self) -> &mut Level {
+        self.levels.last_mut().expect("the document is never closed")
+    }
+
+    /// The commas of the innermost container, if that is an array that is watched.
+    fn watched_commas(&mut self, kinds: u64, tokens: &Tokens) -> u64 {
+        if self.level().is_watched && kinds & 1 == 0 { tokens.comma } else { 0 }
+    }
+
     #[cold]
-    fn open_watched(
-        &mut self,
-        window: &[u8],
-        depth: usize,
-        at: usize,
-        is_object: bool,
-    ) -> Result<bool, Stop> {
-        // Everything below works on the innermost level.
-        self.depth = depth;
+    fn open_watched(&mut self, window: &[u8], at: usize, is_object: bool) -> Result<(), Stop> {
         if is_object && self.watch.wants_array() {
             return Err(Stop);
         }
         let is_watched = self.watch.open();
-        self.levels[depth].is_watched = is_watched;
+        self.level().is_watched = is_watched;
         let is_empty = window.get(skip_space(window, at + 1)) == Some(&b']');
-        if is_watched && !is_object && !is_empty {
-            self.begin_element(window, at)?;
-        }
-        Ok(is_watched)
+        if is_watched && !is_object && !is_empty { self.begin_element(window, at) } else { Ok(()) }
     }
 
     /// A comma in a watched array.
@@ -770,7 +783,7 @@ impl<const CANONICAL: bool, O: Position> Structure<'_, CANONICAL, O> {
     fn begin_element(&mut self, window: &[u8], at: usize) -> Result<(), Stop> {
         let start = skip_space(window, at + 1);
         let accepted = self.watch.element();
-        self.levels[self.depth].is_dirty |= accepted.is_excluded;
+        self.level().is_dirty |= accepted.is_excluded;
         if let Some(watched) = self.watch.innermost()
             && !accepted.is_excluded
             && (!CANONICAL || watched.starts.is_empty())
@@ -782,11 +795,14 @@ impl<const CANONICAL: bool, O: Position> Structure<'_, CANONICAL, O> {
 
     #[cold]
     fn watched_member(&mut self, window: &[u8], key: (usize, usize), at: usize) -> Result<(), Stop> {
+        if !self.level().is_watched {
+            return Ok(());
+        }
         let text = window.get(key.0..key.1).and_then(|key| std::str::from_utf8(key).ok()).ok_or(Stop)?;
         let key_text: Cow<'_, str> = Text::new(text, text.contains('\\')).decode();
         let accepted = self.watch.member(&key_text);
         if accepted.is_excluded {
-            self.levels[self.depth].is_dirty = true;
+            self.level().is_dirty = true;
             if let Some(watched) = self.watch.innermost() {
                 watched.starts.push(key.0 - 1);
             }
@@ -816,10 +832,14 @@ impl<const CANONICAL: bool, O: Position> Structure<'_, CANONICAL, O> {
     }
 
     #[cold]
-    fn close_watched(&mut self, window: &[u8], depth: usize, at: usize) -> Result<(), Stop> {
-        let level = self.levels[depth];
-        self.depth = depth - 1;
-        if !level.is_object {
+    fn close_watched(
+        &mut self,
+        level: &Level,
+        window: &[u8],
+        at: usize,
+        is_object: bool,
+    ) -> Result<(), Stop> {
+        if !is_object {
             self.end_element()?;
         }
         let Some(mut watched) = self.watch.close() else { return Err(Stop) };
@@ -827,7 +847,7 @@ impl<const CANONICAL: bool, O: Position> Structure<'_, CANONICAL, O> {
             return Ok(());
         }
         let span = (level.start, at);
-        if level.is_object {
+        if is_object {
             if level.is_dirty {
                 return self
                     .index
@@ -937,6 +957,34 @@ fn word_length(window: &[u8], at: usize) -> u32 {
         _ => 0,
     }
 }
+
+/// The places of these bits of the block at `at`.
+#[inline(always)]
+fn places(at: usize, mut bits: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let bit = bits.trailing_zeros();
+        bits &= bits.wrapping_sub(1);
+        (bit < 64).then_some(at + bit as usize)
+    })
+}
+
+/// What each byte is after a backslash.
+static ESCAPES: [u8; 256] = {
+    let mut kinds = [OTHER; 256];
+    let mut i = 0;
+    while i < SHORT_ESCAPES.len() {
+        kinds[SHORT_ESCAPES[i] as usize] = 0;
+        i += 1;
+    }
+    kinds[b'/' as usize] = SLASH;
+    kinds[b'u' as usize] = UNICODE;
+    kinds
+};
+const SHORT_ESCAPES: &[u8] = b"\"\\bfnrt";
+const OTHER: u8 = 1;
+/// Allowed, but never written.
+const SLASH: u8 = 2;
+const UNICODE: u8 = 4;
 
 /// The positions after a backslash that is not itself escaped.
 ///

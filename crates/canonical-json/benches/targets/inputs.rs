@@ -147,10 +147,10 @@ fn request(random: &mut Random, ordinal: usize) -> Value {
     ])
 }
 
-/// Chains of a hundred objects and arrays, one in the other.
+/// Chains of objects and arrays, thirty-two of them one in the other.
 fn deep(random: &mut Random, bytes: usize) -> Value {
-    Value::Array(records(bytes, 2_000, |_| {
-        (0..100).fold(text(random.below(100)), |inner, level| match random.below(4) {
+    Value::Array(records(bytes, 640, |_| {
+        (0..32).fold(text(random.below(100)), |inner, level| match random.below(4) {
             0 => Value::Array(vec![inner]),
             1 => Value::Array(vec![text(level), inner]),
             _ => object(vec![("child", inner), ("level", text(level)), ("name", string("node"))]),
