@@ -338,7 +338,8 @@ fn a_trace_that_is_not_the_named_one_is_refused() {
 fn an_unreviewed_exclusion_stops_for_review() {
     let scene =
         Scene::honest().edit("subject = \"/planner/html_report_path\"", "subject = \"/planner/another\"");
-    check(&scene, &[8], &["**STOP FOR REVIEW**", "/planner/html_report_path"]);
+    let stale = "**stale review**, nothing asked for it: exclusion /planner/another";
+    check(&scene, &[8], &["**STOP FOR REVIEW**", "/planner/html_report_path", stale]);
 }
 
 #[test]
@@ -432,6 +433,38 @@ fn an_interruption_while_running_leaves_nothing_behind() {
 fn an_interruption_while_measuring_keeps_the_attempts() {
     let scene = Scene::candidate("on-timing hang");
     interrupt(&scene, |out| journal_has(out, "attempt_started"));
+}
+
+#[test]
+fn the_next_start_removes_what_a_killed_campaign_left() {
+    let stage = Scene::candidate("on-timing hang").set_up();
+    let mut child = testkit_spawn(&stage);
+    let until = |what: &str, done: &dyn Fn() -> bool| {
+        let start = Instant::now();
+        while !done() {
+            assert!(start.elapsed() < Duration::from_secs(120), "waited in vain for {what}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    until("a sample", &|| journal_has(&stage.out(), "attempt_started"));
+    child.kill().expect("a signal");
+    child.wait().expect("it ends");
+    until("its children to end", &|| processes_naming(stage.folder.path()).is_empty());
+
+    let staging = stage.folder.path().join("staging");
+    assert!(stage.out().join("work").exists() && fs::read_dir(&staging).expect("staging").count() > 1);
+    let mut next = stage.arguments();
+    let out = next.iter().position(|word| word == "--out").expect("an option") + 1;
+    next[out] = stage.folder.path().join("next").display().to_string();
+    let absent = stage.folder.path().join("absent").display().to_string();
+    parity()
+        .args(next)
+        .args(["--repo", &absent])
+        .assert()
+        .code(4)
+        .stderr(predicates::str::contains("removed what a killed campaign left in"));
+    stage.check_clean();
+    assert!(journal_has(&stage.out(), "attempt_started"), "the evidence went with the scratch");
 }
 
 #[test]

@@ -9,7 +9,10 @@ use crate::error::{At, CampaignError, Cause, with_causes};
 use crate::record::{
     BuildRecord, Measurable, MeasureRecord, PerformanceVerdict, PinRecord, PlaceRecord, RowOutcome, RowRecord,
 };
-use crate::report::{REPORT_SCHEMA, Report, markdown, performance_verdict, semantic_verdict};
+use crate::report::{
+    REPORT_SCHEMA, Report, markdown, performance_verdict, semantic_verdict, stale_reviews,
+};
+use crate::scratch::remove_leftover_scratch;
 use crate::stage::Stage;
 use crate::stage::build::{self, Built};
 use crate::stage::slice::Sliced;
@@ -28,7 +31,11 @@ pub fn run_campaign(
     cancel: &CancelToken,
     progress: &mut dyn Progress,
 ) -> Result<Report, CampaignError> {
+    let leftovers = remove_leftover_scratch(&options.staging).at(Stage::Pin, Cause::HostUnfit)?;
     let mut context = Context::create(file, options, cancel, progress)?;
+    for folder in &leftovers {
+        context.progress.note(&format!("removed what a killed campaign left in {}", folder.display()));
+    }
     match pipeline(&mut context) {
         Ok(report) => {
             context.bundle.seal().map(drop).at(Stage::Report, Cause::HostUnfit)?;
@@ -217,6 +224,12 @@ fn assemble(context: &Context<'_>, parts: Parts) -> Report {
         window_offset: definition.trace.offset,
         exclusions: definition.canonical.exclusions.clone(),
         reviews: definition.reviews.clone(),
+        stale_reviews: stale_reviews(
+            &definition.reviews,
+            parts.build.growth,
+            definition.build.max_growth,
+            &parts.rows,
+        ),
         not_covered: NOT_COVERED.map(str::to_owned).to_vec(),
         stages: context.times.clone(),
         stops: parts.stops,

@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use crate::definition::{CampaignFile, Definition};
 use crate::error::{At, CampaignError, Cause};
+use crate::scratch::ScratchClaim;
 use crate::stage::Stage;
 
 /// Where a campaign reads and writes; none of it decides a verdict.
@@ -83,6 +84,12 @@ pub(crate) struct Context<'a> {
     pub(crate) times: Vec<StageTime>,
     /// Absolute, so that a child's working directory does not matter.
     pub(crate) work: PathBuf,
+    _claim: Option<ScratchClaim>,
+}
+
+/// Claims scratch, so that the next start removes it if this process is killed.
+pub(crate) fn claim(options: &Options, folder: &Path) -> Result<ScratchClaim, CampaignError> {
+    ScratchClaim::new(&options.staging, &[folder]).at(Stage::Pin, Cause::HostUnfit)
 }
 
 impl<'a> Context<'a> {
@@ -96,7 +103,8 @@ impl<'a> Context<'a> {
         let out = fs::canonicalize(&options.out).at(Stage::Pin, Cause::HostUnfit)?;
         let work = out.join(SCRATCH);
         fs::create_dir_all(&work).at(Stage::Pin, Cause::HostUnfit)?;
-        Ok(Context { file, options, bundle, cancel, progress, times: Vec::new(), work })
+        let claim = if options.keep_work { None } else { Some(claim(options, &work)?) };
+        Ok(Context { file, options, bundle, cancel, progress, times: Vec::new(), work, _claim: claim })
     }
 
     pub(crate) fn definition(&self) -> &'a Definition {

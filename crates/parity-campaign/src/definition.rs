@@ -362,6 +362,17 @@ pub enum ReviewKind {
     Growth,
 }
 
+impl ReviewKind {
+    /// The name in a campaign file.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ReviewKind::Exclusion => "exclusion",
+            ReviewKind::Growth => "growth",
+        }
+    }
+}
+
 /// One decision of a reviewer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

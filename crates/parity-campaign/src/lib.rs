@@ -29,6 +29,7 @@ mod error;
 mod harness;
 mod record;
 mod report;
+mod scratch;
 mod seeds;
 mod stage;
 mod template;
@@ -49,6 +50,7 @@ pub use report::{
     Conclusion, PULL_REQUEST_COMMENT_CHARS, REPORT_SCHEMA, Report, markdown, performance_verdict,
     semantic_verdict,
 };
+pub use scratch::{ScratchClaim, remove_leftover_scratch};
 pub use stage::Stage;
 pub use stage::slice::TRACES_VARIABLE;
 pub use template::{InitError, InitRequest, demo_campaign, init};

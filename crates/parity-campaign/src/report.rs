@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::context::StageTime;
-use crate::definition::Review;
+use crate::definition::{Review, ReviewKind};
 use crate::record::{
-    BuildRecord, MeasureRecord, PerformanceVerdict, PinRecord, PlaceRecord, RowOutcome, RowRecord,
+    BuildRecord, Growth, MeasureRecord, PerformanceVerdict, PinRecord, PlaceRecord, RowOutcome, RowRecord,
     SemanticVerdict,
 };
 
@@ -45,6 +45,8 @@ pub struct Report {
     pub exclusions: Vec<String>,
     /// Recorded decisions of a reviewer.
     pub reviews: Vec<Review>,
+    /// Those of them that nothing in this campaign asked for, as `kind subject`: stale, or meant for something else.
+    pub stale_reviews: Vec<String>,
     /// The pinned revisions.
     pub pin: PinRecord,
     /// The artifacts.
@@ -124,6 +126,27 @@ pub fn performance_verdict(rows: &[MeasureRecord]) -> PerformanceVerdict {
     let worst = by_weight.into_iter().find(|verdict| has(*verdict));
     let incomplete = has(PerformanceVerdict::NotMeasured).then_some(PerformanceVerdict::Inconclusive);
     worst.or(incomplete).unwrap_or(PerformanceVerdict::Pass)
+}
+
+/// The reviews that lift nothing: no report states the exclusion, or nothing grew beyond `max_growth`.
+pub(crate) fn stale_reviews(
+    reviews: &[Review],
+    growth: Growth,
+    max_growth: f64,
+    rows: &[RowRecord],
+) -> Vec<String> {
+    let is_stated = |pointer: &str| {
+        let sides = rows.iter().flat_map(|row| [&row.coverage.baseline, &row.coverage.candidate]);
+        sides.flatten().any(|coverage| coverage.exclusions.additions.iter().any(|added| added == pointer))
+    };
+    let is_used = |review: &&Review| match (review.kind, review.subject.as_str()) {
+        (ReviewKind::Exclusion, pointer) => is_stated(pointer),
+        (ReviewKind::Growth, "size") => growth.size_ratio > max_growth,
+        (ReviewKind::Growth, "text") => growth.text_ratio > max_growth,
+        (ReviewKind::Growth, _) => false,
+    };
+    let stale = reviews.iter().filter(|review| !is_used(review));
+    stale.map(|review| format!("{} {}", review.kind.as_str(), review.subject)).collect()
 }
 
 #[cfg(test)]

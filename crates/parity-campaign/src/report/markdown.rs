@@ -292,9 +292,12 @@ fn workload(report: &Report, out: &mut String) -> fmt::Result {
     for review in &report.reviews {
         writeln!(
             out,
-            "- reviewed: {:?} {} by {} on {}: {}",
-            review.kind, review.subject, review.reviewer, review.date, review.reason
+            "- reviewed: {} {} by {} on {}: {}",
+            review.kind.as_str(), review.subject, review.reviewer, review.date, review.reason
         )?;
+    }
+    for stale in &report.stale_reviews {
+        writeln!(out, "- **stale review**, nothing asked for it: {stale}")?;
     }
     for row in &report.rows {
         writeln!(out, "- {}: `{}`", row.row, row.options.join(" "))?;

@@ -1,7 +1,8 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::record::Both;
+use crate::definition::{Review, ReviewKind};
+use crate::record::{Both, Growth};
 
 fn row(outcome: RowOutcome) -> RowRecord {
     RowRecord {
@@ -48,6 +49,30 @@ fn one_bad_row_is_enough_to_fail() {
     assert_eq!(semantic_verdict(&[]), SemanticVerdict::Fail);
     for (outcome, _) in grave() {
         assert_eq!(semantic_verdict(&[row(RowOutcome::Match), row(outcome)]), SemanticVerdict::Fail);
+    }
+}
+
+#[test]
+fn reviews_that_lift_nothing_are_stale() {
+    let review = |kind, subject: &str| Review {
+        kind,
+        subject: subject.into(),
+        reason: "x".into(),
+        reviewer: "x".into(),
+        date: "2026-01-01".into(),
+    };
+    let reviews = [
+        review(ReviewKind::Growth, "size"),
+        review(ReviewKind::Growth, "text"),
+        review(ReviewKind::Exclusion, "/planner/html_report_path"),
+    ];
+    let growth = |size_ratio, text_ratio| Growth { size_ratio, text_ratio };
+    for (growth, expected) in [
+        (growth(0.06, 0.06), vec!["exclusion /planner/html_report_path"]),
+        (growth(0.06, 0.05), vec!["growth text", "exclusion /planner/html_report_path"]),
+        (growth(0.0, 0.0), vec!["growth size", "growth text", "exclusion /planner/html_report_path"]),
+    ] {
+        assert_eq!(stale_reviews(&reviews, growth, 0.05, &[row(RowOutcome::Match)]), expected);
     }
 }
 

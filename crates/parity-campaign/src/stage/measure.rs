@@ -14,11 +14,12 @@ use paired_stats::{Judgement, PairedSample, Reason, Verdict};
 use tempfile::TempDir;
 
 use crate::campaign::labels;
-use crate::context::{Context, milliseconds};
+use crate::context::{Context, claim, milliseconds};
 use crate::definition::{Definition, Row};
 use crate::error::{At, CampaignError, Cause, with_causes};
 use crate::harness::{Outputs, arguments};
 use crate::record::{Both, Measurable, MeasureRecord, PerformanceVerdict, RatioBounds, Side};
+use crate::scratch::ScratchClaim;
 use crate::stage::Stage;
 use crate::stage::build::Built;
 use crate::stage::run::{harness_run, last_line};
@@ -32,6 +33,7 @@ const UNEQUAL_WORK: &str = "unequal semantic work, not a parity verdict";
 pub(crate) struct Node {
     _lock: NodeLock,
     staging: TempDir,
+    _claim: ScratchClaim,
     harness: Both<PathBuf>,
     trace: PathBuf,
 }
@@ -48,6 +50,7 @@ impl Node {
             .prefix("kvrp-stage-")
             .tempdir_in(&context.options.staging)
             .at(Stage::Measure, Cause::HostUnfit)?;
+        let claim = claim(context.options, staging.path())?;
         let harness = Both::try_make(|side| {
             let folder = staging.path().join(side.letter());
             fs::create_dir(&folder).at(Stage::Measure, Cause::HostUnfit)?;
@@ -55,7 +58,7 @@ impl Node {
             stage(built.harness.get(side), &folder.join("harness"), sha256)
         })?;
         let trace = stage(&sliced.path, &staging.path().join("trace.jsonl"), sliced.manifest.slice.sha256)?;
-        Ok(Node { _lock: lock, staging, harness, trace })
+        Ok(Node { _lock: lock, staging, _claim: claim, harness, trace })
     }
 }
 
