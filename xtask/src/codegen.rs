@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use crate::process::{cargo, root};
+use crate::process::{Stop, cargo, root};
 
 /// The seven commands; each one's `--help` is kept in `docs/help/`.
 const COMMANDS: [&str; 7] =
@@ -15,7 +15,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     let check = match args {
         [] => false,
         [one] if one == "--check" => true,
-        [other, ..] => bail!("codegen takes only --check, found {other:?}"),
+        [other, ..] => return Err(Stop::usage(format!("codegen takes only --check, found {other:?}"))),
     };
     let mut stale = Vec::new();
     for command in COMMANDS {

@@ -19,6 +19,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 
+use crate::process::Stop;
+
 use archive::Package;
 use fetch::Scratch;
 use lock::Lock;
@@ -48,14 +50,19 @@ Needs cargo, git, and the registry (or a cargo home that already holds the crate
 pub(crate) fn run(args: &[String]) -> Result<()> {
     match args.split_first() {
         Some((first, _)) if first == "--help" || first == "-h" => println!("{USAGE}"),
-        Some((first, rest)) if first == "assemble" => match Request::parse(rest)? {
+        Some((first, rest)) if first == "assemble" => match Request::parse(rest).map_err(as_usage)? {
             Some(request) => print_ids(&assemble(&request)?),
             None => println!("{USAGE}"),
         },
-        Some((first, _)) => bail!("no such task `dynamo {first}`\n\n{USAGE}"),
-        None => bail!("`dynamo` needs to be told what to do\n\n{USAGE}"),
+        Some((first, _)) => return Err(Stop::usage(format!("no such task `dynamo {first}`\n\n{USAGE}"))),
+        None => return Err(Stop::usage(format!("`dynamo` needs to be told what to do\n\n{USAGE}"))),
     }
     Ok(())
+}
+
+/// Whatever is wrong with the arguments is a fault of usage.
+fn as_usage(error: anyhow::Error) -> anyhow::Error {
+    Stop::usage(format!("{error:#}"))
 }
 
 fn print_ids(assembled: &[Assembled]) {

@@ -40,7 +40,7 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             eprintln!("xtask: {error:#}");
-            ExitCode::FAILURE
+            ExitCode::from(process::Stop::code_of(&error))
         }
     }
 }

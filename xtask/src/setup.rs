@@ -2,9 +2,9 @@
 
 use std::process::Command;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 
-use crate::process::{cargo, step, works};
+use crate::process::{Stop, cargo, step, works};
 
 /// One thing the tree needs from the machine.
 struct Part {
@@ -56,7 +56,7 @@ pub(crate) fn for_ci() -> Result<()> {
 /// The task: everything.
 pub(crate) fn run(args: &[String]) -> Result<()> {
     if let Some(unknown) = args.first() {
-        bail!("setup takes no argument, found {unknown:?}");
+        return Err(Stop::usage(format!("setup takes no argument, found {unknown:?}")));
     }
     for_ci()
 }
@@ -72,19 +72,25 @@ fn ensure(parts: &[Part]) -> Result<()> {
     let packages: Vec<&str> = missing.iter().flat_map(|part| part.debian.iter().copied()).collect();
     install_debian(&packages)?;
     match missing.iter().find(|part| !(part.present)()) {
-        Some(part) => bail!("{} is still missing after installing {}", part.name, part.debian.join(" ")),
+        Some(part) => {
+            let message =
+                format!("{} is still missing after installing {}", part.name, part.debian.join(" "));
+            Err(Stop::unfit(message))
+        }
         None => Ok(()),
     }
 }
 
 fn install_debian(packages: &[&str]) -> Result<()> {
     if !works("apt-get", &["--version"]) {
-        bail!("this machine has no apt-get; install the equivalent of: {}", packages.join(" "));
+        let names = packages.join(" ");
+        return Err(Stop::unfit(format!("this machine has no apt-get; install the equivalent of: {names}")));
     }
     let root = works("sh", &["-c", "test \"$(id -u)\" = 0"]);
     let prefix: &[&str] = if root { &[] } else { &["sudo", "-n"] };
     if !root && !works("sudo", &["-n", "true"]) {
-        bail!("run as root first: apt-get update && apt-get install -y {}", packages.join(" "));
+        let names = packages.join(" ");
+        return Err(Stop::unfit(format!("run as root first: apt-get update && apt-get install -y {names}")));
     }
     step(prefixed(prefix, &["apt-get", "update", "-q"]).env("DEBIAN_FRONTEND", "noninteractive"))?;
     let mut install = prefixed(prefix, &["apt-get", "install", "-y", "-q", "--no-install-recommends"]);

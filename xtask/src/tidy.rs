@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use crate::process::root;
+use crate::process::{Stop, root};
 
 /// The crates in the order of the one direction: each may depend only on crates of an earlier layer, or of its own
 /// layer when listed before it.
@@ -20,7 +20,7 @@ const LAYERS: [&[&str]; 5] = [
 
 pub(crate) fn run(args: &[String]) -> Result<()> {
     if let Some(unknown) = args.first() {
-        bail!("tidy takes no argument, found {unknown:?}");
+        return Err(Stop::usage(format!("tidy takes no argument, found {unknown:?}")));
     }
     let mut faults = Vec::new();
     for folder in packages()? {
