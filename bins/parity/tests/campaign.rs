@@ -219,6 +219,47 @@ fn a_failure_while_measuring_blocks_the_row() {
     }
 }
 
+/// A small disk of its own, in a mount namespace that goes with the process; what was recorded is copied out of it.
+const ON_A_SMALL_DISK: &str = r#"
+mount -t tmpfs -o size=256m tmpfs "$0/disk" || exit 99
+mkdir "$0/disk/staging"
+"$@"
+code=$?
+cp -r "$0/disk/evidence" "$0/evidence"
+ls "$0/disk/staging" "$0/disk/evidence" > "$0/left"
+exit $code
+"#;
+
+#[test]
+fn a_full_disk_is_the_hosts_fault_and_what_was_recorded_stays_readable() {
+    for (script, stage_name) in [("on-report fill", "stage run"), ("on-timing fill", "stage measure")] {
+        let stage = Scene::candidate(script).set_up();
+        let folder = stage.folder.path();
+        fs::create_dir(folder.join("disk")).unwrap();
+        let mut arguments = stage.arguments();
+        for (flag, place) in [("--out", "disk/evidence"), ("--staging", "disk/staging")] {
+            let value = arguments.iter().position(|word| word == flag).expect("an option") + 1;
+            arguments[value] = folder.join(place).display().to_string();
+        }
+        let output = Command::new("unshare")
+            .args(["--mount", "--map-root-user", "sh", "-c", ON_A_SMALL_DISK])
+            .arg(folder)
+            .arg(env!("CARGO_BIN_EXE_parity"))
+            .args(arguments)
+            .output()
+            .expect("unshare is part of every Linux");
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(5), "{text}");
+        assert!(text.contains(stage_name) && text.contains("No space left on device"), "{text}");
+        let left = fs::read_to_string(folder.join("left")).unwrap();
+        assert!(!left.contains("work") && !left.contains("kvrp"), "scratch is still there: {left}");
+        assert!(!stage.out().join("manifest.json").exists(), "it looks whole");
+        stage.check_clean();
+        let journal = read_journal(&stage.out()).expect("a journal");
+        assert!(journal.records.iter().any(|record| record.kind == "campaign.started"), "{text}");
+    }
+}
+
 #[test]
 fn a_missing_metric_stops_for_review() {
     let says =

@@ -16,6 +16,7 @@
 //! | `hang` | sleeps until it is killed |
 //! | `sleep MS` | sleeps first |
 //! | `stderr BYTES`, `stdout BYTES` | writes that much first |
+//! | `fill` | writes to a file in its working directory until the disk is full |
 //! | `grandchild SECONDS FILE` | starts a process that outlives this one, and writes its id to the file |
 //! | `malformed-report`, `malformed-timing` | cuts the record in half |
 //! | `two-reports`, `two-timings` | writes the record twice |

@@ -110,6 +110,7 @@ fn act(action: &str, output: &mut Output) {
         "sleep" => sleep(Duration::from_millis(word().parse().expect("milliseconds"))),
         "stderr" => flood(&mut stderr(), word().parse().expect("bytes")),
         "stdout" => flood(&mut stdout(), word().parse().expect("bytes")),
+        "fill" => fill(),
         "grandchild" => grandchild(word(), Path::new(word())),
         "metric" => output.metric = Some(word().to_owned()),
         "no-metric" => output.metric = None,
@@ -140,6 +141,17 @@ fn flood(to: &mut dyn Write, bytes: usize) {
     let whole = bytes / line.len();
     (0..whole).for_each(|_| to.write_all(&line).expect("somebody listens"));
     to.write_all(&vec![b'.'; bytes - whole * line.len()]).expect("somebody listens");
+}
+
+/// Leaves no byte free on the disk of the working directory.
+fn fill() {
+    let mut file = fs::File::create("filler").expect("a file");
+    let mut step = 1 << 20;
+    while step > 0 {
+        if file.write_all(&vec![0; step]).is_err() {
+            step /= 2;
+        }
+    }
 }
 
 /// Starts a process that nobody waits for.
