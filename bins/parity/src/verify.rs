@@ -1,7 +1,9 @@
 use std::io::Write;
+use std::path::Path;
 
 use command_line::{Exit, MessageFormat, Output, describe_error};
 use evidence::Verification;
+use parity_campaign::{Recomputed, recompute};
 
 use crate::cli::VerifyArgs;
 use crate::console::Failure;
@@ -9,16 +11,45 @@ use crate::console::Failure;
 pub(crate) fn run(args: &VerifyArgs, format: MessageFormat) -> Result<Exit, Failure> {
     let verification =
         evidence::verify(&args.dir).map_err(|error| Failure::new(Exit::BadInput, describe_error(&error)))?;
+    let recomputed = recomputed(&args.dir, &verification)?;
     let mut out = Output::stdout();
     match format {
         MessageFormat::Json => {
-            let line = serde_json::to_string(&verification).map_err(anyhow::Error::from)?;
-            writeln!(out, "{line}")?;
+            let mut event = serde_json::to_value(&verification).map_err(anyhow::Error::from)?;
+            event["recomputed"] = serde_json::to_value(&recomputed).map_err(anyhow::Error::from)?;
+            writeln!(out, "{event}")?;
         }
-        MessageFormat::Human => human(&mut out, &verification)?,
+        MessageFormat::Human => {
+            human(&mut out, &verification)?;
+            if let Some(recomputed) = &recomputed {
+                verdicts(&mut out, recomputed)?;
+            }
+        }
     }
     out.flush()?;
-    Ok(if verification.is_intact() { Exit::Ok } else { Exit::Differs })
+    let agrees = recomputed.as_ref().is_none_or(Recomputed::agrees);
+    Ok(if verification.is_intact() && agrees { Exit::Ok } else { Exit::Differs })
+}
+
+/// The verdicts once more, of a campaign that came to its end and whose evidence is unaltered.
+fn recomputed(dir: &Path, verification: &Verification) -> Result<Option<Recomputed>, Failure> {
+    if verification.manifest.is_none() || !verification.is_intact() {
+        return Ok(None);
+    }
+    let recomputed =
+        recompute(dir).map_err(|error| Failure::new(Exit::BadInput, describe_error(&error)))?;
+    Ok(Some(recomputed))
+}
+
+fn verdicts(out: &mut impl Write, found: &Recomputed) -> std::io::Result<()> {
+    writeln!(out, "recomputed: semantic {}, performance {}", found.semantic.word(), found.performance.word())?;
+    for what in &found.taken_as_recorded {
+        writeln!(out, "taken as recorded: {what}")?;
+    }
+    for what in &found.disagreements {
+        writeln!(out, "does not follow from the evidence: {what}")?;
+    }
+    writeln!(out, "{}", if found.agrees() { "the verdicts follow" } else { "THE VERDICTS DO NOT FOLLOW" })
 }
 
 fn human(out: &mut impl Write, found: &Verification) -> std::io::Result<()> {

@@ -525,6 +525,51 @@ fn verify_names_what_was_altered() {
         .stdout(predicates::str::contains("altered report.json"));
 }
 
+/// Runs a scene, and gives its bundle's conclusions once more after each edit of one file.
+fn check_recomputed(scene: &Scene, edits: &[(&str, &str, &str, &str)]) {
+    let stage = scene.set_up();
+    parity().args(stage.arguments()).output().expect("the command runs");
+    let out = stage.out();
+    let honest = parity_campaign::recompute(&out).expect("a bundle");
+    assert!(honest.agrees(), "{:#?}", honest.disagreements);
+    parity().arg("verify").arg(&out).assert().code(0).stdout(predicates::str::contains("the verdicts follow"));
+    for (file, from, to, says) in edits {
+        let path = out.join(file);
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.contains(from), "{file} has no {from:?}");
+        fs::write(&path, text.replacen(from, to, 1)).unwrap();
+        let found = parity_campaign::recompute(&out).expect("a bundle").disagreements;
+        assert!(found.iter().any(|what| what.contains(says)), "{file} {from:?}: {found:#?}");
+        fs::write(&path, text).unwrap();
+    }
+}
+
+#[test]
+fn a_verdict_that_does_not_follow_from_the_evidence_is_noticed() {
+    check_recomputed(
+        &Scene::honest(),
+        &[
+            ("report.json", "\"semantic\": \"PASS\"", "\"semantic\": \"FAIL\"", "semantic verdict"),
+            ("report.json", "\"kind\": \"match\"", "\"kind\": \"differs\"", "outcome"),
+            ("report.json", "\"upper_rank\": 6", "\"upper_rank\": 5", "ratio"),
+            ("report.json", "\"campaign\": \"stand-in\"", "\"campaign\": \"another\"", "report.md"),
+            ("records/build.json", "\"size_ratio\": ", "\"size_ratio\": 1", "records/build.json"),
+            ("campaign.toml", "time_limit_s = 20", "time_limit_s = 21", "campaign_sha256"),
+            ("report.md", "PASS", "pass", "report.md"),
+        ],
+    );
+    let changed = edit_pointer(reports::VLLM_AGGREGATED, "/summary/max_itl_ms", "12.5");
+    let mut scene = Scene::honest();
+    scene.candidate = scene.candidate.with_report("vllm-aggregated", &changed);
+    check_recomputed(
+        &scene,
+        &[
+            ("reports/vllm-aggregated-candidate-2.json", "12.5", "12.6", "digest"),
+            ("report.json", "\"kind\": \"differs\"", "\"kind\": \"match\"", "outcome"),
+        ],
+    );
+}
+
 #[test]
 fn init_writes_a_pinned_campaign_that_parses() {
     let stage = Scene::honest().set_up();

@@ -138,7 +138,7 @@ fn judge_rows(
 }
 
 /// Whether a row may be measured (M12).
-fn measurable(definition: &Definition, row: &RowRecord, metric_stop: Option<&str>) -> Measurable {
+pub(crate) fn measurable(definition: &Definition, row: &RowRecord, metric_stop: Option<&str>) -> Measurable {
     let no = |reason: &str| Measurable::No { reason: reason.to_owned() };
     if let Some(stop) = metric_stop {
         return no(stop);

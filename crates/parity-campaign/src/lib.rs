@@ -28,6 +28,7 @@ mod divergence;
 mod error;
 mod harness;
 mod record;
+mod recompute;
 mod report;
 mod scratch;
 mod seeds;
@@ -46,6 +47,7 @@ pub use record::{
     MeasureRecord, PerformanceVerdict, PinRecord, PinnedRevision, PlaceRecord, RatioBounds, RepetitionRecord,
     ReportFile, RowOutcome, RowRecord, SemanticVerdict, Side,
 };
+pub use recompute::{Recomputed, RecomputeError, recompute};
 pub use report::{
     Conclusion, PULL_REQUEST_COMMENT_CHARS, REPORT_SCHEMA, Report, markdown, performance_verdict,
     semantic_verdict,

@@ -101,7 +101,7 @@ fn canonicalise<'a>(
 }
 
 /// The file is one line; what the harness put after it is trailing text and an error of the reader.
-fn canonical_digest(bytes: &mut Vec<u8>, rules: &Rules) -> Result<CanonicalDigest, CanonicalError> {
+pub(crate) fn canonical_digest(bytes: &mut Vec<u8>, rules: &Rules) -> Result<CanonicalDigest, CanonicalError> {
     if bytes.last() == Some(&b'\n') {
         bytes.pop();
     }
@@ -133,12 +133,7 @@ fn compare(
         Some((between, left, right)) => Some(describe_difference(context, row, between, left, right, rules)?),
         None => None,
     };
-    let unstable: Vec<Side> = Side::BOTH.into_iter().filter(|side| !stable.get(*side)).collect();
-    let outcome = match (unstable.is_empty(), equal) {
-        (false, _) => RowOutcome::Unstable { sides: unstable },
-        (true, true) => RowOutcome::Match,
-        (true, false) => RowOutcome::Differs,
-    };
+    let outcome = outcome_of_digests(&stable, equal);
     let digests = |side: &[&Canonicalised<'_>]| side.iter().map(|report| report.digest.clone()).collect();
     Ok(RowRecord {
         row: row.name.clone(),
@@ -150,6 +145,45 @@ fn compare(
         difference,
         outcome,
     })
+}
+
+/// What the digests alone say (D4, B2).
+fn outcome_of_digests(stable: &Both<bool>, equal: bool) -> RowOutcome {
+    let unstable: Vec<Side> = Side::BOTH.into_iter().filter(|side| !stable.get(*side)).collect();
+    match (unstable.is_empty(), equal) {
+        (false, _) => RowOutcome::Unstable { sides: unstable },
+        (true, true) => RowOutcome::Match,
+        (true, false) => RowOutcome::Differs,
+    }
+}
+
+/// The outcome of a row, from its digests and coverage alone; `None` when a report could not be read, which the record
+/// says and nothing in it can prove.
+pub(crate) fn outcome_from_evidence(record: &RowRecord) -> Option<RowOutcome> {
+    let all_equal = |digests: &[CanonicalDigest]| digests.windows(2).all(|two| two[0].sha256 == two[1].sha256);
+    if Side::BOTH.into_iter().any(|side| record.digests.get(side).is_empty()) {
+        return None;
+    }
+    let stable =
+        Both { baseline: all_equal(&record.digests.baseline), candidate: all_equal(&record.digests.candidate) };
+    let both: Vec<CanonicalDigest> = [&record.digests.baseline, &record.digests.candidate]
+        .into_iter()
+        .flat_map(|digests| digests.iter().cloned())
+        .collect();
+    let equal = all_equal(&both);
+    let mut findings = Findings::default();
+    for side in Side::BOTH {
+        findings.note(side, record.coverage.get(side).as_ref()?);
+    }
+    let by_digests = outcome_of_digests(&stable, equal);
+    Some(findings.outcome(&by_digests).unwrap_or(by_digests))
+}
+
+/// What a row and its window promise.
+pub(crate) fn expectation<'a>(definition: &'a Definition, row: &'a Row, totals: WorkloadTotals) -> Expectation<'a> {
+    Expectation::new(row, totals)
+        .with_reviewed_exclusions(definition.reviewed_exclusions())
+        .with_replay(definition.replay.arrival_speedup_ratio, u64::from(definition.trace.block_size.get()))
 }
 
 fn options(definition: &Definition, row: &Row) -> Vec<String> {
@@ -215,9 +249,7 @@ fn qualify(
     totals: WorkloadTotals,
     record: &mut RowRecord,
 ) {
-    let expectation = Expectation::new(row, totals)
-        .with_reviewed_exclusions(definition.reviewed_exclusions())
-        .with_replay(definition.replay.arrival_speedup_ratio, u64::from(definition.trace.block_size.get()));
+    let expectation = expectation(definition, row, totals);
     let mut findings = Findings::default();
     let mut checked = Side::BOTH.map(|side| {
         let report = of(reports, side).into_iter().next()?;
@@ -241,11 +273,7 @@ impl Findings {
     fn take(&mut self, side: Side, coverage: Result<Coverage, ReportError>) -> Option<Coverage> {
         match coverage {
             Ok(coverage) => {
-                let name = side.name();
-                self.failed
-                    .extend(coverage.failures().map(|(id, finding)| format!("{name}: {id}: {finding}")));
-                self.reviews
-                    .extend(coverage.reviews().map(|(id, finding)| format!("{name}: {id}: {finding}")));
+                self.note(side, &coverage);
                 Some(coverage)
             }
             Err(error @ ReportError::ProtocolNeedsUpdating { .. }) => {
@@ -257,6 +285,12 @@ impl Findings {
                 None
             }
         }
+    }
+
+    fn note(&mut self, side: Side, coverage: &Coverage) {
+        let name = side.name();
+        self.failed.extend(coverage.failures().map(|(id, finding)| format!("{name}: {id}: {finding}")));
+        self.reviews.extend(coverage.reviews().map(|(id, finding)| format!("{name}: {id}: {finding}")));
     }
 
     /// A stop for review outranks everything: what it asks may explain the rest. Instability outranks coverage, since

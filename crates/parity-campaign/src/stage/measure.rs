@@ -251,7 +251,7 @@ fn last_words(folder: &Path) -> String {
     last_line(&folder.join("stderr")).map(|line| format!("; it said: {line}")).unwrap_or_default()
 }
 
-fn judged(blank: MeasureRecord, sample: &PairedSample, judgement: Judgement) -> MeasureRecord {
+pub(crate) fn judged(blank: MeasureRecord, sample: &PairedSample, judgement: Judgement) -> MeasureRecord {
     let (verdict, reasons) = match &judgement.verdict {
         Verdict::Pass => (PerformanceVerdict::Pass, Vec::new()),
         Verdict::Fail => (PerformanceVerdict::Fail, Vec::new()),

@@ -1,0 +1,377 @@
+//! The verdicts once more, from a bundle alone: no repository, no harness, no machine of that kind (R3).
+//!
+//! Whether the bundle is whole and unaltered is another question, which [`evidence::verify`] answers. This one reads what was
+//! recorded on the way (digests, coverage, every attempt of the measurement, reports that were kept) and holds each conclusion
+//! in `report.json` against what follows from it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use canonical_json::{DiffLimits, diff};
+use cpu_placement::CancelToken;
+use evidence::Record;
+use paired_run::{Attempt, BoxError, Event, Execution, Executor, PairedRun, RunOutcome, events_of};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::campaign::measurable;
+use crate::coverage::{Coverage, WorkloadTotals};
+use crate::definition::{CampaignFile, Definition, DefinitionError, Row};
+use crate::error::with_causes;
+use crate::record::{
+    Measurable, MeasureRecord, PerformanceVerdict, RowOutcome, RowRecord, SemanticVerdict, Side,
+};
+use crate::report::{Report, markdown, performance_verdict, semantic_verdict, stale_reviews};
+use crate::stage::judge::{canonical_digest, expectation, outcome_from_evidence, rules};
+use crate::stage::measure::{judged, not_measured};
+
+/// What follows from a bundle's evidence.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct Recomputed {
+    /// The semantic verdict that follows from the rows.
+    pub semantic: SemanticVerdict,
+    /// The performance verdict that follows from the measurements.
+    pub performance: PerformanceVerdict,
+    /// Conclusions of the bundle that do not follow from its evidence.
+    pub disagreements: Vec<String>,
+    /// What had to be taken as it was recorded, because what it rests on was not kept.
+    pub taken_as_recorded: Vec<String>,
+}
+
+impl Recomputed {
+    /// Whether everything that could be computed again came out the same.
+    #[must_use]
+    pub fn agrees(&self) -> bool {
+        self.disagreements.is_empty()
+    }
+}
+
+/// Why a bundle cannot be computed again at all.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RecomputeError {
+    /// A file cannot be read.
+    #[error("read {}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        source: std::io::Error,
+    },
+    /// A file is not what its name says.
+    #[error("read {} as {what}", path.display())]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// What it should be.
+        what: &'static str,
+        /// The cause.
+        source: serde_json::Error,
+    },
+    /// The campaign file in the bundle is not valid.
+    #[error("read the campaign file of the bundle")]
+    Definition(#[from] DefinitionError),
+    /// The journal cannot be read.
+    #[error("read the journal")]
+    Journal(#[from] evidence::JournalError),
+}
+
+/// Computes every verdict of a finished campaign again.
+///
+/// # Errors
+///
+/// [`RecomputeError`] when a file that every finished campaign has is absent or is something else.
+pub fn recompute(dir: &Path) -> Result<Recomputed, RecomputeError> {
+    let report: Report = read(&dir.join("report.json"), "a report")?;
+    let file = CampaignFile::read(&dir.join("campaign.toml"))?;
+    let journal = evidence::read_journal(dir)?;
+    let mut check = Check { dir, file: &file, report: &report, journal: &journal.records, found: Found::default() };
+    check.records()?;
+    check.rows()?;
+    check.measurements();
+    check.conclusions()?;
+    let Found { disagreements, taken_as_recorded, measurements, rows } = check.found;
+    Ok(Recomputed {
+        semantic: semantic_verdict(&rows),
+        performance: performance_verdict(&measurements),
+        disagreements,
+        taken_as_recorded,
+    })
+}
+
+fn bytes(path: &Path) -> Result<Vec<u8>, RecomputeError> {
+    fs::read(path).map_err(|source| RecomputeError::Read { path: path.to_path_buf(), source })
+}
+
+fn read<T: DeserializeOwned>(path: &Path, what: &'static str) -> Result<T, RecomputeError> {
+    serde_json::from_slice(&bytes(path)?).map_err(|source| RecomputeError::Malformed {
+        path: path.to_path_buf(),
+        what,
+        source,
+    })
+}
+
+/// A record as it is in a file.
+fn json(record: &impl Serialize) -> serde_json::Value {
+    serde_json::to_value(record).expect("records have text for keys, so nothing in them cannot be JSON")
+}
+
+#[derive(Default)]
+struct Found {
+    disagreements: Vec<String>,
+    taken_as_recorded: Vec<String>,
+    rows: Vec<RowRecord>,
+    measurements: Vec<MeasureRecord>,
+}
+
+struct Check<'a> {
+    dir: &'a Path,
+    file: &'a CampaignFile,
+    report: &'a Report,
+    journal: &'a [Record],
+    found: Found,
+}
+
+impl Check<'_> {
+    fn definition(&self) -> &Definition {
+        &self.file.definition
+    }
+
+    fn disagree(&mut self, what: impl Into<String>) {
+        self.found.disagreements.push(what.into());
+    }
+
+    /// Holds `stated` against `computed`; both are compared as what they are in a file.
+    fn compare(&mut self, what: &str, stated: &impl Serialize, computed: &impl Serialize) {
+        let (stated, computed) = (json(stated), json(computed));
+        if stated != computed {
+            self.disagree(format!("{what}: the bundle says {stated}, its evidence says {computed}"));
+        }
+    }
+
+    /// The report repeats the records of the stages.
+    fn records(&mut self) -> Result<(), RecomputeError> {
+        let report = self.report;
+        let value = |part: &str| read::<serde_json::Value>(&self.dir.join("records").join(part), "a record");
+        let stored = [value("pin.json")?, value("build.json")?, value("slice.json")?, value("place.json")?];
+        let [pin, build, slice, place] = stored;
+        self.compare_briefly("records/pin.json", &report.pin, &pin);
+        self.compare_briefly("records/build.json", &report.build, &build);
+        self.compare_briefly("records/slice.json", &report.slice, &slice);
+        self.compare_briefly("records/place.json", &report.place, &place);
+        self.compare("campaign_sha256", &report.campaign_sha256, &self.file.sha256);
+        Ok(())
+    }
+
+    /// For records too long to be shown.
+    fn compare_briefly(&mut self, what: &str, stated: &impl Serialize, computed: &serde_json::Value) {
+        if json(stated) != *computed {
+            self.disagree(format!("{what} is not what report.json repeats of it"));
+        }
+    }
+
+    fn rows(&mut self) -> Result<(), RecomputeError> {
+        let names = |names: Vec<&str>| names.join(", ");
+        let stated = names(self.report.rows.iter().map(|row| row.row.as_str()).collect());
+        let defined = names(self.definition().rows.iter().map(|row| row.name.as_str()).collect());
+        self.compare("rows", &stated, &defined);
+        for stated in &self.report.rows {
+            let path = self.dir.join(format!("records/row-{}.json", stated.row));
+            let stored: serde_json::Value = read(&path, "the record of a row")?;
+            self.compare_briefly(&format!("records/row-{}.json", stated.row), stated, &stored);
+            let outcome = self.outcome(stated);
+            let kept = stated.difference.as_ref().map_or(&[][..], |difference| &difference.kept);
+            if kept.is_empty() {
+                let what = format!("row {}: coverage, whose reports matched and were deleted", stated.row);
+                self.found.taken_as_recorded.push(what);
+            } else {
+                self.kept_reports(stated, kept)?;
+            }
+            self.found.rows.push(RowRecord { outcome, ..stated.clone() });
+        }
+        Ok(())
+    }
+
+    fn outcome(&mut self, row: &RowRecord) -> RowOutcome {
+        let Some(outcome) = outcome_from_evidence(row) else {
+            let what = format!("row {}: its outcome, which rests on a report that could not be read", row.row);
+            self.found.taken_as_recorded.push(what);
+            // A report that cannot be read never makes a match.
+            if row.outcome == RowOutcome::Match {
+                self.disagree(format!("row {}: it matches without digests and coverage", row.row));
+                return RowOutcome::Differs;
+            }
+            return row.outcome.clone();
+        };
+        self.compare(&format!("row {}: outcome", row.row), &row.outcome, &outcome);
+        outcome
+    }
+
+    /// Digests, coverage and differences of the reports that were kept.
+    fn kept_reports(&mut self, row: &RowRecord, kept: &[String]) -> Result<(), RecomputeError> {
+        let Ok(rules) = rules(&self.definition().canonical) else {
+            self.disagree("the canonical form of the campaign file cannot be used");
+            return Ok(());
+        };
+        let mut texts = Vec::new();
+        for path in kept {
+            let mut text = bytes(&self.dir.join(path))?;
+            match (place_of(row, path), canonical_digest(&mut text, &rules)) {
+                (Some((side, number)), Ok(digest)) => {
+                    let stated = row.digests.get(side).get(number - 1);
+                    self.compare(&format!("{path}: digest"), &stated, &Some(&digest));
+                    self.coverage(row, side, number, &text);
+                }
+                (None, _) => self.disagree(format!("{path} is no report of row {}", row.row)),
+                (_, Err(error)) => self.disagree(format!("{path}: {}", with_causes(&error))),
+            }
+            texts.push(text);
+        }
+        if let (Some(difference), [left, right]) = (&row.difference, texts.as_slice()) {
+            match diff(left, right, &rules, &DiffLimits::default()) {
+                Ok(found) => {
+                    self.compare(&format!("row {}: differences", row.row), &difference.total, &found.total);
+                    self.compare_groups(row, &difference.groups, &found.groups);
+                }
+                Err(error) => self.disagree(format!("row {}: {}", row.row, with_causes(&error))),
+            }
+        }
+        Ok(())
+    }
+
+    fn compare_groups(&mut self, row: &RowRecord, stated: &impl Serialize, found: &impl Serialize) {
+        if json(stated) != json(found) {
+            self.disagree(format!("row {}: its kept reports differ in another way than recorded", row.row));
+        }
+    }
+
+    /// Coverage is taken from the first repetition of each revision.
+    fn coverage(&mut self, row: &RowRecord, side: Side, number: usize, report: &[u8]) {
+        if number != 1 {
+            return;
+        }
+        let Some(defined) = self.row(&row.row).cloned() else { return };
+        let slice = &self.report.slice.slice;
+        let totals = WorkloadTotals {
+            requests: slice.rows.get(),
+            input_tokens: slice.input_tokens,
+            output_tokens: slice.output_tokens,
+        };
+        let found = Coverage::check(report, &expectation(self.definition(), &defined, totals)).ok();
+        if json(&found) != json(row.coverage.get(side)) {
+            self.disagree(format!("row {}: {} has another coverage than recorded", row.row, side.name()));
+        }
+    }
+
+    fn row(&self, name: &str) -> Option<&Row> {
+        self.definition().rows.iter().find(|row| row.name == name)
+    }
+
+    fn measurements(&mut self) {
+        let report = self.report;
+        let names: Vec<&str> = report.measurements.iter().map(|row| row.row.as_str()).collect();
+        let defined: Vec<&str> = self.file.definition.rows.iter().map(|row| row.name.as_str()).collect();
+        self.compare("measured rows", &names, &defined);
+        for stated in &report.measurements {
+            let found = self.measurement(stated);
+            self.found.measurements.push(found);
+        }
+    }
+
+    /// The measurement of one row, from its attempts.
+    fn measurement(&mut self, stated: &MeasureRecord) -> MeasureRecord {
+        let Some(row) = self.row(&stated.row).cloned() else { return stated.clone() };
+        let blank = not_measured(self.definition(), &row, String::new());
+        let what = format!("row {}: measurement", row.name);
+        let found = match self.judge_attempts(&row, &blank) {
+            Ok(Some(found)) => found,
+            Ok(None) => blank,
+            Err(why) => {
+                self.disagree(format!("{what}: {why}"));
+                return stated.clone();
+            }
+        };
+        self.compare(&format!("{what}: verdict"), &stated.verdict, &found.verdict);
+        self.compare(&format!("{what}: ratio"), &stated.ratio, &found.ratio);
+        self.compare(&format!("{what}: medians"), &stated.median_ms, &found.median_ms);
+        if json(&stated.judgement) != json(&found.judgement) {
+            self.disagree(format!("{what}: the judgement does not follow from the attempts"));
+        }
+        self.may_be_measured(stated);
+        found
+    }
+
+    /// A row whose reports do not allow it has no parity verdict (M12).
+    fn may_be_measured(&mut self, stated: &MeasureRecord) {
+        let Some(row) = self.report.rows.iter().find(|row| row.row == stated.row) else { return };
+        let stop = (!self.report.stops.is_empty()).then_some("a stop for review");
+        let allowed = match measurable(self.definition(), row, stop) {
+            Measurable::No { .. } => stated.verdict == PerformanceVerdict::NotMeasured,
+            Measurable::UnequalWork => stated.labels.iter().any(|label| label.contains("unequal semantic work")),
+            Measurable::Yes => true,
+        };
+        if !allowed && stop.is_none() {
+            self.disagree(format!("row {}: it was measured although {:?}", stated.row, row.outcome));
+        }
+    }
+
+    fn judge_attempts(&self, row: &Row, blank: &MeasureRecord) -> Result<Option<MeasureRecord>, String> {
+        let kind = format!("measure.{}", row.name);
+        let events = events_of(self.journal, &kind).map_err(|error| with_causes(&error))?;
+        if events.is_empty() {
+            return Ok(None);
+        }
+        let definition = self.definition();
+        let mut run = PairedRun::resume(definition.measure.run.clone(), &events)
+            .map_err(|error| with_causes(&error))?;
+        let nobody = CancelToken::new();
+        nobody.cancel();
+        let outcome = run
+            .run(&mut NothingRuns, &mut Vec::<Event>::new(), &nobody)
+            .map_err(|error| with_causes(&error))?;
+        let stopped = |verdict| Ok(Some(MeasureRecord { verdict, ..blank.clone() }));
+        match outcome {
+            RunOutcome::Complete => {}
+            RunOutcome::Failed { .. } => return stopped(PerformanceVerdict::Blocked),
+            RunOutcome::Blocked { .. } => return stopped(PerformanceVerdict::Inconclusive),
+            _ => return Err("the attempts do not make a whole measurement".to_owned()),
+        }
+        let sample = run.sample(&definition.measure.metric).map_err(|error| with_causes(&error))?;
+        let judgement = definition.measure.gate.judge(&sample).map_err(|error| with_causes(&error))?;
+        Ok(Some(judged(blank.clone(), &sample, judgement)))
+    }
+
+    fn conclusions(&mut self) -> Result<(), RecomputeError> {
+        let report = self.report;
+        let (semantic, performance) =
+            (semantic_verdict(&self.found.rows), performance_verdict(&self.found.measurements));
+        self.compare("semantic verdict", &report.semantic, &semantic);
+        self.compare("performance verdict", &report.performance, &performance);
+        let build = &self.definition().build;
+        let stale =
+            stale_reviews(&self.definition().reviews, report.build.growth, build.max_growth, &report.rows);
+        self.compare("stale reviews", &report.stale_reviews, &stale);
+        if bytes(&self.dir.join("report.md"))? != markdown(report).into_bytes() {
+            self.disagree("report.md is not what report.json says");
+        }
+        Ok(())
+    }
+}
+
+/// `reports/ROW-SIDE-NUMBER.json`
+fn place_of(row: &RowRecord, path: &str) -> Option<(Side, usize)> {
+    let rest = path.strip_prefix("reports/")?.strip_suffix(".json")?.strip_prefix(&row.row)?;
+    let (side, number) = rest.strip_prefix('-')?.split_once('-')?;
+    let side = Side::BOTH.into_iter().find(|known| known.name() == side)?;
+    Some((side, number.parse().ok().filter(|number| *number > 0)?))
+}
+
+/// A bundle has no program to run.
+struct NothingRuns;
+
+impl Executor for NothingRuns {
+    fn execute(&mut self, attempt: &Attempt, _: &CancelToken) -> Result<Execution, BoxError> {
+        Err(format!("{attempt} is not in the journal").into())
+    }
+}
