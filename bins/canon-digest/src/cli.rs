@@ -8,7 +8,7 @@ use command_line::{Exit, MessageFormat, Output};
 
 use crate::failure::Failure;
 use crate::inputs::{self, FileDigest};
-use crate::print::Printer;
+use crate::print::{self, Printer};
 use crate::rules::RuleOptions;
 
 /// Print the SHA-256 of the canonical form of JSON files.
@@ -56,8 +56,8 @@ pub(crate) fn run() -> Exit {
     if cli.files.is_empty() {
         cli.files.push(PathBuf::from("-"));
     }
-    if cli.files.len() > 1 && (cli.emit || cli.check.is_some()) {
-        eprintln!("canon-digest: --emit and --check take one file, not {}", cli.files.len());
+    if let Some(fault) = cli.fault() {
+        print::complain(format_args!("{fault}"));
         return Exit::Usage;
     }
     let rules = cli.rules.rules();
@@ -72,6 +72,17 @@ pub(crate) fn run() -> Exit {
 }
 
 impl Cli {
+    /// What is wrong with the arguments together.
+    fn fault(&self) -> Option<String> {
+        let files = self.files.len();
+        if files > 1 && (self.emit || self.check.is_some()) {
+            return Some(format!("--emit and --check take one file, not {files}"));
+        }
+        let read = self.diff.as_deref().unwrap_or(&self.files);
+        let from_stdin = read.iter().filter(|path| inputs::is_stdin(path)).count();
+        (from_stdin > 1).then(|| format!("standard input can be read once, not {from_stdin} times"))
+    }
+
     fn perform(&self, rules: &Rules, printer: &mut Printer) -> Result<Exit, Failure> {
         match (&self.diff, self.emit) {
             (Some(pair), _) => self.differ(&pair[0], &pair[1], rules, printer),

@@ -25,6 +25,7 @@ impl Failure {
     pub(crate) fn document(path: PathBuf, source: CanonicalError) -> Self {
         match source {
             CanonicalError::Output(source) => Failure::Print(source),
+            CanonicalError::Input { source, .. } => Failure::Open { path, source },
             source => Failure::Document { path, source },
         }
     }
@@ -32,6 +33,7 @@ impl Failure {
     pub(crate) fn lines(path: PathBuf, source: LinesError) -> Self {
         match source {
             LinesError { source: CanonicalError::Output(source), .. } => Failure::Print(source),
+            LinesError { source: CanonicalError::Input { source, .. }, .. } => Failure::Open { path, source },
             source => Failure::Lines { path, source },
         }
     }
@@ -54,10 +56,10 @@ impl Failure {
         }
     }
 
-    /// The record that is to blame, if the file is one of records.
-    pub(crate) fn record(&self) -> Option<u64> {
+    /// The record that is to blame, if the file is one of records: its line, and how many bytes come before it.
+    pub(crate) fn record(&self) -> Option<(u64, u64)> {
         match self {
-            Failure::Lines { source, .. } => Some(source.line),
+            Failure::Lines { source, .. } => Some((source.line, source.offset)),
             _ => None,
         }
     }

@@ -5,7 +5,7 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc;
+use std::sync::mpsc::{self, Sender};
 use std::thread;
 
 use canonical_json::{Digested, LineDigest, LinesDigest, Rules, Sha256};
@@ -77,34 +77,36 @@ pub(crate) fn in_parallel<T: Send>(
 ) {
     let (sender, receiver) = mpsc::channel();
     let next = AtomicUsize::new(0);
+    let take_all = |sender: Sender<(usize, T)>| {
+        while let Some((place, path)) = nth(paths, next.fetch_add(1, Ordering::Relaxed)) {
+            // Nobody listens any more once the printing side has panicked.
+            let _ = sender.send((place, work(path)));
+        }
+    };
     thread::scope(|scope| {
-        for _ in 0..jobs.get().min(paths.len()) {
-            let (sender, next, work) = (sender.clone(), &next, &work);
-            scope.spawn(move || {
-                while let Some(path) = paths.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    // Nobody listens any more once the printing side has panicked.
-                    let _ = sender.send((path, work(path)));
-                }
-            });
+        let started = (0..jobs.get().min(paths.len())).take_while(|_| {
+            let (sender, take_all) = (sender.clone(), &take_all);
+            thread::Builder::new().spawn_scoped(scope, move || take_all(sender)).is_ok()
+        });
+        // Fewer threads than asked for do as well, and so does this one if there is none.
+        if started.count() == 0 {
+            take_all(sender.clone());
         }
         drop(sender);
-        let mut waiting: Vec<(&PathBuf, T)> = Vec::new();
-        for path in paths {
-            let is_wanted = |(other, _): &(&PathBuf, T)| std::ptr::eq(*other, path);
-            let result = match waiting.iter().position(is_wanted) {
-                Some(place) => waiting.swap_remove(place).1,
-                None => loop {
-                    // A worker that has panicked sends nothing, and the scope passes its panic on.
-                    let Ok(message) = receiver.recv() else { return };
-                    if is_wanted(&message) {
-                        break message.1;
-                    }
-                    waiting.push(message);
-                },
-            };
-            each(path, result);
+        let mut results: Vec<Option<T>> = paths.iter().map(|_| None).collect();
+        let mut printed = 0;
+        for (place, result) in receiver {
+            results[place] = Some(result);
+            while let Some(result) = results.get_mut(printed).and_then(Option::take) {
+                each(&paths[printed], result);
+                printed += 1;
+            }
         }
     });
+}
+
+fn nth(paths: &[PathBuf], place: usize) -> Option<(usize, &Path)> {
+    Some((place, paths.get(place)?))
 }
 
 #[cfg(test)]

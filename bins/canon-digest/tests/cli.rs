@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use assert_cmd::Command;
 use canonical_json::Sha256;
 
+#[derive(Debug)]
 struct Outcome {
     code: i32,
     stdout: String,
@@ -164,8 +165,8 @@ fn diff_names_places() {
     let found = run(folder.path(), &arguments);
     assert_eq!(found.code, 1, "{}", found.stderr);
     let (_, differences) = found.stdout.split_once("b.json\n").expect("two digests first");
-    let expected = "2 differences:\n/r/*/w  1 times\n    /r/1/w (2): 0.1 and 0.2, 4503599627370496 doubles apart\n\
-                    /s  1 times\n    /s: nothing and true\n";
+    let expected = "2 differences:\n/r/*/w  1 time\n    /r/1/w (2): 0.1 and 0.2, 4503599627370496 doubles apart\n\
+                    /s  1 time\n    /s: nothing and true\n";
     assert_eq!(differences, expected);
 
     let found = run(folder.path(), &[&arguments[..], &["--message-format", "json"]].concat());
@@ -173,7 +174,7 @@ fn diff_names_places() {
     assert!(lines[0].starts_with(r#"{"event":"diff","is_same":false,"left":""#), "{}", lines[0]);
     assert_eq!(
         lines[2],
-        r#"{"count":1,"event":"difference","examples":[{"key":null,"left":null,"pointer":"/s","right":"true","ulps":null}],"shape":"/s"}"#
+        r#"{"count":1,"event":"difference","examples":[{"key":null,"left":null,"pointer":"/s","right":"true","truncated":false,"ulps":null}],"shape":"/s"}"#
     );
     assert_eq!(run(folder.path(), &["--diff", "a.json", "a.json"]).code, 0);
     let found = run(folder.path(), &["--diff", "a.json", "c.json"]);
@@ -218,6 +219,143 @@ fn json_messages_are_events() {
         found.stdout
     );
     assert!(found.stdout.contains(r#""path":"bad.json","pointer":"/a/1"}"#), "{}", found.stdout);
+}
+
+#[test]
+fn files_that_cannot_be_read() {
+    let folder = folder(&[("a.json", b"1")]);
+    fs::create_dir(folder.path().join("folder")).expect("a folder");
+    for (name, arguments) in [
+        ("missing", &["missing"][..]),
+        ("folder", &["folder"]),
+        ("folder", &["--jsonl", "folder"]),
+        ("missing", &["--jsonl", "--records", "missing"]),
+        ("folder", &["--emit", "folder"]),
+        ("folder", &["--emit", "--jsonl", "folder"]),
+        ("missing", &["--diff", "a.json", "missing"]),
+        ("missing", &["--diff", "missing", "a.json"]),
+        ("missing", &["--rules", "missing", "a.json"]),
+        ("folder", &["--rules", "folder", "a.json"]),
+    ] {
+        let found = run(folder.path(), arguments);
+        assert_eq!((found.code, found.stdout.as_str()), (4, ""), "{arguments:?}");
+        let expected = format!("canon-digest: `{name}` cannot be read: ");
+        assert!(found.stderr.starts_with(&expected), "{arguments:?}: {}", found.stderr);
+        assert_eq!(found.stderr.lines().count(), 1, "{arguments:?}: {}", found.stderr);
+    }
+}
+
+/// A file that claims to be longer than any memory is an error, not an abort.
+#[test]
+fn a_file_of_any_length() {
+    let folder = folder(&[]);
+    let file = fs::File::create(folder.path().join("sparse")).expect("a file");
+    // Some file systems have no files of such a length.
+    if file.set_len(1 << 43).is_ok() {
+        let found = run(folder.path(), &["sparse"]);
+        assert_eq!((found.code, found.stdout.as_str()), (4, ""), "{}", found.stderr);
+        assert!(found.stderr.starts_with("canon-digest: `sparse` cannot be read: "), "{}", found.stderr);
+    }
+}
+
+#[test]
+fn standard_input_is_read_once() {
+    let folder = folder(&[("a.json", b"[1]")]);
+    let digest = Sha256::of(b"[1]");
+    for arguments in [&[][..], &["-"], &["--jsonl"]] {
+        let found = run_on(b"[ 1 ]", folder.path(), arguments);
+        let of = if arguments == ["--jsonl"] { Sha256::of(b"[1]\n") } else { digest };
+        assert_eq!((found.code, found.stdout), (0, format!("{of}  -\n")), "{arguments:?}");
+    }
+    assert_eq!(run_on(b"[ 1 ]", folder.path(), &["--diff", "-", "a.json"]).code, 0);
+    assert_eq!(run_on(b"[ 1 ]", folder.path(), &["--check", &digest.to_string()]).code, 0);
+    let found = run_on(b"[ 1 ]", folder.path(), &["a.json", "-", "a.json"]);
+    assert_eq!((found.code, found.stdout.lines().count()), (0, 3), "{}", found.stderr);
+    for arguments in [&["-", "-"][..], &["--diff", "-", "-"], &["-", "a.json", "-"]] {
+        let found = run_on(b"[ 1 ]", folder.path(), arguments);
+        assert!(
+            found.code == 2 && found.stderr.contains("standard input can be read once"),
+            "{}",
+            found.stderr
+        );
+    }
+}
+
+/// Names are printed as sha256sum prints them, whatever is in them.
+#[test]
+fn names_of_files() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    let folder = tempfile::tempdir().expect("a folder");
+    let names: [&[u8]; 5] = [b"a b", b"new\nline", b"back\\slash", b"\xff\xfe", "né".as_bytes()];
+    for name in names {
+        let name = OsStr::from_bytes(name);
+        fs::write(folder.path().join(name), "[1]").expect("a file");
+        let output = |program: &Path, arguments: &[&str]| {
+            let mut command = Command::new(program);
+            let output = command.current_dir(folder.path()).args(arguments).arg(name).output();
+            output.expect("it starts").stdout
+        };
+        let own = assert_cmd::cargo::cargo_bin!("canon-digest");
+        assert_eq!(output(own, &[]), output(Path::new("sha256sum"), &[]), "{name:?}");
+        let event = String::from_utf8(output(own, &["--message-format", "json"])).expect("JSON is text");
+        assert!(event.starts_with(r#"{"bytes":3,"event":"digest""#), "{event}");
+    }
+}
+
+/// What a document says must not reach the terminal as a command to it.
+#[test]
+fn control_characters_are_escaped() {
+    let text = |value: &str| format!("{{\"\\u001b[2J\":\"{value}\u{9b}\"}}").into_bytes();
+    let folder = folder(&[
+        ("a.json", &text("1")),
+        ("b.json", &text("2")),
+        ("c.json", br#"{"\u001b[2J":1,"\u001b[2J":2}"#),
+        ("d.json", b"{\"\\u001b[2J\":[1,]}"),
+    ]);
+    for arguments in [&["--diff", "a.json", "b.json"][..], &["c.json"], &["d.json"]] {
+        let found = run(folder.path(), arguments);
+        assert_ne!(found.code, 0);
+        let is_command = |c: char| c.is_control() && c != '\n';
+        assert!(!found.stdout.contains(is_command) && !found.stderr.contains(is_command), "{found:?}");
+        assert!(format!("{}{}", found.stdout, found.stderr).contains(r"\u001b[2J"), "{found:?}");
+    }
+}
+
+/// Keys and values of any length make no endless message.
+#[test]
+fn messages_are_bounded() {
+    let long = "k".repeat(1_000_000);
+    let folder = folder(&[
+        ("a.json", format!("{{\"{long}\":\"{long}\"}}").as_bytes()),
+        ("b.json", format!("{{\"{long}\":[\"{long}\"]}}").as_bytes()),
+        ("c.json", format!("{{\"{long}\":1,\"{long}\":1}}").as_bytes()),
+        ("d.json", format!("{{\"{long}\":{{\"a\":nil}}}}").as_bytes()),
+    ]);
+    for arguments in [&["--diff", "a.json", "b.json"][..], &["c.json"], &["d.json"]] {
+        let found = run(folder.path(), arguments);
+        assert_ne!(found.code, 0);
+        assert!(found.stdout.len() + found.stderr.len() < 2_000, "{arguments:?}");
+    }
+}
+
+/// Nobody listens to stderr, or stdout is full.
+#[test]
+fn outputs_that_do_not_work() {
+    let folder = folder(&[("a.json", b"[ ]")]);
+    let script = |script: &str| {
+        let command = assert_cmd::cargo::cargo_bin!("canon-digest");
+        let script = script.replace("COMMAND", &format!("'{}'", command.display()));
+        let mut bash = Command::new("bash");
+        let output = bash.current_dir(folder.path()).args(["-c", &script]).output().expect("bash starts");
+        String::from_utf8(output.stdout).expect("text")
+    };
+    assert_eq!(script("COMMAND a.json > /dev/full 2> /dev/null; echo $?"), "5\n");
+    assert_eq!(script("COMMAND --emit a.json > /dev/full 2> /dev/null; echo $?"), "5\n");
+    assert_eq!(script("COMMAND missing 2> /dev/full; echo $?"), "4\n");
+    let closed = "exec 3>&1; { sleep 0.3; COMMAND missing 2>&1 >/dev/null; echo $? >&3; } | true";
+    assert_eq!(script(closed), "4\n");
+    assert_eq!(script("COMMAND a.json a.json >&-; echo $?"), "0\n");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 use std::borrow::Cow;
 use std::fs::File;
-use std::io::{self, Read, Seek, Write};
+use std::io::{self, ErrorKind, Read, Seek, Write};
 use std::path::Path;
 
 use sha2::Digest;
@@ -100,8 +100,11 @@ pub fn digest_file(path: &Path, rules: &Rules) -> Result<Digested, CanonicalErro
         }
         file.rewind().map_err(input_error)?;
     }
-    let capacity = usize::try_from(metadata.len()).unwrap_or(0) + 1;
-    let input = read_all(file, Vec::with_capacity(capacity))?;
+    // Files may claim any length, and there may not be room for what they hold.
+    let mut input = Vec::new();
+    let capacity = usize::try_from(metadata.len()).unwrap_or(usize::MAX).saturating_add(1);
+    input.try_reserve_exact(capacity).map_err(|_| input_error(ErrorKind::OutOfMemory.into()))?;
+    let input = read_all(file, input)?;
     if metadata.is_file() { digest_reordered(&input, rules) } else { digest(&input, rules) }
 }
 
@@ -130,7 +133,8 @@ pub(crate) fn canonical_text<'a>(
     if let Ok(end) = verify(Level::detect(), input, rules, None) {
         return Ok((Cow::Borrowed(&input[..end]), none_present(rules)?));
     }
-    let mut out = Vec::new();
+    // Only numbers of the other form can become longer; room that is not used costs nothing.
+    let mut out = Vec::with_capacity(input.len());
     let excluded_present = reorder(input, rules, &mut Writing { out: &mut out, bytes: 0 })?;
     Ok((Cow::Owned(out), excluded_present))
 }
@@ -209,8 +213,9 @@ fn plainly(input: &[u8], rules: &Rules, sink: &mut impl Sink) -> Result<Vec<Patt
     let mut out = Vec::new();
     let present = tree::canonicalize(input, rules, limits, &mut out)?;
     debug_assert!(false, "the fast way refused what the plain way accepts");
+    let present = excluded_present(rules, &present)?;
     sink.put(&out).map_err(CanonicalError::Output)?;
-    excluded_present(rules, &present)
+    Ok(present)
 }
 
 fn excluded_present(rules: &Rules, present: &[bool]) -> Result<Vec<Pattern>, CanonicalError> {

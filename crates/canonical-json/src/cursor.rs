@@ -82,20 +82,32 @@ impl<'a> Cursor<'a> {
         self.at += rest.iter().take_while(|byte| !matches!(byte, b',' | b'}' | b']')).count();
     }
 
-    /// The text of the value at this place inside the value here, which has it.
-    pub(crate) fn find(&self, pointer: &Pointer) -> &'a str {
+    /// The text of the value at this place inside the value here, if it has one there.
+    pub(crate) fn find(&self, pointer: &Pointer) -> Option<&'a str> {
         let mut cursor = self.clone();
-        for token in pointer.tokens() {
-            let is_object = cursor.peek() == b'{';
-            cursor.step();
-            let mut index = 0;
-            while if is_object { cursor.key() != *token } else { index.to_string() != *token } {
-                cursor.value();
-                cursor.skip_comma();
-                index += 1;
+        pointer.tokens().try_for_each(|token| cursor.enter(&token))?;
+        Some(cursor.value())
+    }
+
+    /// Goes to the member or element with this name; nothing if there is none.
+    fn enter(&mut self, token: &str) -> Option<()> {
+        let index = match self.peek() {
+            b'{' => None,
+            b'[' => Some(token.parse::<usize>().ok().filter(|index| index.to_string() == token)?),
+            _ => return None,
+        };
+        self.step();
+        for at in 0.. {
+            if self.is_at_end() {
+                return None;
             }
+            if index.map_or_else(|| self.key() == *token, |index| at == index) {
+                break;
+            }
+            self.value();
+            self.skip_comma();
         }
-        cursor.value()
+        Some(())
     }
 }
 
@@ -103,9 +115,9 @@ impl<'a> Cursor<'a> {
 mod tests {
     use super::*;
 
-    fn check(text: &str, pointer: &str, expected: &str) {
+    fn check<'e>(text: &str, pointer: &str, expected: impl Into<Option<&'e str>>) {
         let cursor = Cursor::new(text.as_bytes());
-        assert_eq!(cursor.find(&pointer.parse().expect("a pointer")), expected);
+        assert_eq!(cursor.find(&pointer.parse().expect("a pointer")), expected.into());
     }
 
     #[test]
@@ -118,5 +130,25 @@ mod tests {
         check(text, "/b\n", "-2.5");
         check(text, "/c", "{}");
         check("7", "", "7");
+    }
+
+    #[test]
+    fn what_is_not_there_is_not_found() {
+        for (text, pointer) in [
+            ("7", "/a"),
+            ("\"a\"", "/0"),
+            ("{}", "/a"),
+            ("[]", "/0"),
+            (r#"{"a":{"b":1},"c":2}"#, "/a/c"),
+            (r#"{"a":{"b":1}}"#, "/c"),
+            ("[1,[2]]", "/2"),
+            ("[1,[2]]", "/00"),
+            ("[1,[2]]", "/+0"),
+            ("[1,[2]]", "/-"),
+            ("[1,[2]]", "/"),
+            ("[1,[2]]", "/99999999999999999999"),
+        ] {
+            check(text, pointer, None);
+        }
     }
 }

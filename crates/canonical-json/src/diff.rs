@@ -2,14 +2,14 @@
 //!
 //! Both are brought into canonical form first. There, members of objects and elements of unordered arrays are in the
 //! same order on both sides, so one walk through the two texts, side by side, finds every difference, and nothing but
-//! the place reached needs to be kept.
+//! the place reached needs to be kept. Every key is read once and every step of a place is looked up once, however
+//! many differences there are: a document made to be slow is only as slow as its length.
 
-use std::borrow::Cow;
 use std::cmp::Ordering;
-use std::collections::HashMap;
 
 use crate::canonical::canonical_text;
 use crate::cursor::Cursor;
+use crate::place::{Place, Token};
 use crate::text::Text;
 use crate::tree::ElementKey;
 use crate::{CanonicalError, Form, Number, Pointer, Rules, Sha256, Unordered};
@@ -22,13 +22,15 @@ pub struct DiffLimits {
     pub max_groups: usize,
     /// How many concrete differences of each shape are kept.
     pub max_examples: usize,
-    /// How many bytes of each value, and of each place, are kept.
+    /// How many bytes of each value and of each key of an element are kept.
     pub max_value_bytes: usize,
+    /// How many bytes of each place and of each shape are kept.
+    pub max_place_bytes: usize,
 }
 
 impl Default for DiffLimits {
     fn default() -> Self {
-        DiffLimits { max_groups: 100, max_examples: 3, max_value_bytes: 200 }
+        DiffLimits { max_groups: 100, max_examples: 3, max_value_bytes: 200, max_place_bytes: 4096 }
     }
 }
 
@@ -63,7 +65,8 @@ impl Diff {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct DiffGroup {
-    /// The places, with `*` for every array index: `/per_request/*/decode_worker_idx`.
+    /// The places, with `*` for every array index: `/per_request/*/decode_worker_idx`. A shape longer than the limit
+    /// ends in `/…` after the last step for which there is room.
     pub shape: String,
     /// How many differences have this shape.
     pub count: u64,
@@ -76,14 +79,19 @@ pub struct DiffGroup {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Difference {
-    /// The place in the canonical form of the left document, or of the right one if only that has it.
+    /// The place in the canonical form of the left document, or of the right one if only that has it. If it is longer
+    /// than the limit, then of the innermost container around it whose place is not.
     pub pointer: Pointer,
-    /// The key of the innermost element of an unordered array that the place is in, as it is written.
+    /// The key of the innermost element of an unordered array that the place is in: the string that is meant, or the
+    /// digits of an integer. Cut like values.
     pub key: Option<String>,
-    /// The canonical text of the left value, cut to the limit; nothing if there is none.
+    /// The canonical text of the left value; nothing if there is none. Cut to the limit, and `…` put after it.
     pub left: Option<String>,
-    /// The canonical text of the right value, cut to the limit; nothing if there is none.
+    /// The canonical text of the right value; nothing if there is none. Cut in the same way.
     pub right: Option<String>,
+    /// Whether the place, the key or a value is longer than the limit, and cut.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub truncated: bool,
     /// How many steps from one double to the next lie between two numbers, where both have a double.
     pub ulps: Option<u64>,
 }
@@ -91,7 +99,9 @@ pub struct Difference {
 /// Compares two documents under the same rules.
 ///
 /// Members that only one side has, values that differ and elements beyond the end of the shorter array are
-/// differences. Elements of unordered arrays are matched by their key, those of other arrays by their index.
+/// differences. Elements of unordered arrays are matched by their key, those of other arrays by their index. An index
+/// in a pattern of the rules is that in the input; should the canonical form have another array there, whose elements
+/// do not have the key in ascending order on both sides, that array is compared by index.
 ///
 /// ```
 /// use canonical_json::{DiffLimits, Rules, diff};
@@ -111,142 +121,137 @@ pub struct Difference {
 pub fn diff(left: &[u8], right: &[u8], rules: &Rules, limits: &DiffLimits) -> Result<Diff, CanonicalError> {
     let (left, _) = canonical_text(left, rules)?;
     let (right, _) = canonical_text(right, rules)?;
-    let mut walk = Walk::new(rules, limits);
-    if left != right {
-        walk.run(Cursor::new(&left), Cursor::new(&right));
+    if left == right {
+        let both = Sha256::of(&left);
+        return Ok(Diff { left: both, right: both, total: 0, groups: Vec::new(), truncated: false });
     }
-    let (left, right) = (Sha256::of(&left), Sha256::of(&right));
-    Ok(Diff { left, right, total: walk.total, groups: walk.groups, truncated: walk.truncated })
-}
-
-/// One step of the way to a place.
-#[derive(Clone, Copy)]
-enum Token<'a> {
-    Key(Text<'a>),
-    Index(usize),
+    let mut walk = Walk::new(rules, limits, [&left, &right]);
+    walk.run();
+    let Walk { total, groups, truncated, .. } = walk;
+    Ok(Diff { left: Sha256::of(&left), right: Sha256::of(&right), total, groups, truncated })
 }
 
 /// A container that both sides have.
 struct Frame<'a, 'r> {
-    kind: FrameKind<'r>,
+    kind: Kind<'r>,
     /// The index of the next element on each side.
     indices: [usize; 2],
+    /// What comes next on each side, once it was read.
+    heads: [Option<Head<'a>>; 2],
     /// The key of the element of an unordered array that is being compared.
-    key: Option<&'a str>,
+    key: Option<ElementKey<'a>>,
 }
 
 #[derive(Clone, Copy)]
-enum FrameKind<'r> {
+enum Kind<'r> {
     Object,
     Array,
     Unordered(&'r Unordered),
 }
 
-/// What to do next.
-enum Next<'a> {
-    Both(Token<'a>),
-    Left(Token<'a>),
-    Right(Token<'a>),
+/// What comes next in a container.
+#[derive(Clone, Copy)]
+enum Head<'a> {
     End,
+    /// A member; its key was read, its value was not.
+    Member(Text<'a>),
+    Element,
+    Keyed(ElementKey<'a>),
+}
+
+/// Who has the member or element that comes next.
+#[derive(Clone, Copy)]
+enum Owner {
+    Left,
+    Right,
+    Both,
 }
 
 struct Walk<'a, 'r> {
     form: Form,
     unordered: &'r [Unordered],
     limits: &'r DiffLimits,
+    sides: [Cursor<'a>; 2],
     frames: Vec<Frame<'a, 'r>>,
-    path: Vec<Token<'a>>,
+    place: Place<'a>,
     total: u64,
     groups: Vec<DiffGroup>,
-    by_shape: HashMap<String, usize>,
     truncated: bool,
 }
 
 impl<'a, 'r> Walk<'a, 'r> {
-    fn new(rules: &'r Rules, limits: &'r DiffLimits) -> Self {
+    fn new(rules: &'r Rules, limits: &'r DiffLimits, texts: [&'a [u8]; 2]) -> Self {
         Walk {
             form: rules.form,
             unordered: &rules.unordered,
             limits,
+            sides: texts.map(Cursor::new),
             frames: Vec::new(),
-            path: Vec::new(),
+            place: Place::default(),
             total: 0,
             groups: Vec::new(),
-            by_shape: HashMap::new(),
             truncated: false,
         }
     }
 
-    fn run(&mut self, mut left: Cursor<'a>, mut right: Cursor<'a>) {
-        self.values(&mut left, &mut right);
+    fn run(&mut self) {
+        self.values();
         while let Some(frame) = self.frames.last_mut() {
-            match frame.next(&mut left, &mut right, self.form) {
-                Next::Both(token) => {
-                    self.path.push(token);
-                    self.values(&mut left, &mut right);
+            let Some((owner, token)) = frame.next(&mut self.sides, self.form) else {
+                self.sides.iter_mut().for_each(Cursor::step);
+                self.frames.pop();
+                self.place.pop();
+                continue;
+            };
+            self.place.push(token);
+            match owner {
+                Owner::Both => self.values(),
+                Owner::Left => {
+                    let value = self.sides[0].value();
+                    self.differ(Some(value), None);
+                    self.place.pop();
                 }
-                Next::Left(token) => {
-                    self.path.push(token);
-                    self.differ(Some(left.value()), None);
-                    self.path.pop();
-                }
-                Next::Right(token) => {
-                    self.path.push(token);
-                    self.differ(None, Some(right.value()));
-                    self.path.pop();
-                }
-                Next::End => {
-                    left.step();
-                    right.step();
-                    self.frames.pop();
-                    self.path.pop();
+                Owner::Right => {
+                    let value = self.sides[1].value();
+                    self.differ(None, Some(value));
+                    self.place.pop();
                 }
             }
         }
     }
 
-    /// Compares the values at both cursors; the path is that of the values.
-    fn values(&mut self, left: &mut Cursor<'a>, right: &mut Cursor<'a>) {
-        let kind = match (left.peek(), right.peek()) {
-            (b'{', b'{') => FrameKind::Object,
-            (b'[', b'[') => self.array_kind(),
+    /// Compares the values at both cursors, whose place was reached; leaves the place unless they must be entered.
+    fn values(&mut self) {
+        let kind = match self.sides.each_ref().map(Cursor::peek) {
+            [b'{', b'{'] => Kind::Object,
+            [b'[', b'['] => self.array_kind(),
             _ => {
-                let (left, right) = (left.value(), right.value());
+                let [left, right] = self.sides.each_mut().map(Cursor::value);
                 if left != right {
                     self.differ(Some(left), Some(right));
                 }
-                self.path.pop();
-                return;
+                return self.place.pop();
             }
         };
-        left.step();
-        right.step();
-        self.frames.push(Frame { kind, indices: [0, 0], key: None });
+        self.sides.iter_mut().for_each(Cursor::step);
+        self.frames.push(Frame { kind, indices: [0, 0], heads: [None, None], key: None });
     }
 
-    fn array_kind(&self) -> FrameKind<'r> {
-        let matches = |unordered: &&Unordered| {
-            let steps = unordered.at.steps();
-            steps.len() == self.path.len()
-                && steps.iter().zip(&self.path).all(|(step, token)| step.matches(&token.text()))
-        };
-        self.unordered.iter().find(matches).map_or(FrameKind::Array, FrameKind::Unordered)
+    /// Whether the rules call the arrays at both cursors unordered, and they are such arrays.
+    fn array_kind(&self) -> Kind<'r> {
+        let unordered = self.unordered.iter().find(|unordered| self.place.is_at(&unordered.at));
+        let is_sorted = |by| self.sides.iter().all(|side| is_sorted(side.clone(), by, self.form));
+        match unordered {
+            Some(unordered) if is_sorted(&unordered.by) => Kind::Unordered(unordered),
+            _ => Kind::Array,
+        }
     }
 
-    fn differ(&mut self, left: Option<&'a str>, right: Option<&'a str>) {
+    fn differ(&mut self, left: Option<&str>, right: Option<&str>) {
         self.total += 1;
-        let shape = self.shape();
-        let group = match self.by_shape.get(&shape) {
-            Some(group) => *group,
-            None if self.groups.len() == self.limits.max_groups => {
-                self.truncated = true;
-                return;
-            }
-            None => {
-                self.by_shape.insert(shape.clone(), self.groups.len());
-                self.groups.push(DiffGroup { shape, count: 0, examples: Vec::new() });
-                self.groups.len() - 1
-            }
+        let Some(group) = self.group() else {
+            self.truncated = true;
+            return;
         };
         self.groups[group].count += 1;
         if self.groups[group].examples.len() < self.limits.max_examples {
@@ -255,103 +260,117 @@ impl<'a, 'r> Walk<'a, 'r> {
         }
     }
 
-    fn shape(&self) -> String {
-        let mut shape = String::new();
-        for token in &self.path {
-            shape.push('/');
-            match token {
-                Token::Key(key) => shape.push_str(&crate::escape_token(&key.decode())),
-                Token::Index(_) => shape.push('*'),
-            }
+    /// The group of differences at places like this; nothing if there are too many groups.
+    fn group(&mut self) -> Option<usize> {
+        let is_full = self.groups.len() >= self.limits.max_groups;
+        let group = self.place.group(self.groups.len(), is_full)?;
+        if group == self.groups.len() {
+            let shape = self.place.shape(self.limits.max_place_bytes);
+            self.groups.push(DiffGroup { shape, count: 0, examples: Vec::new() });
         }
-        shape
+        Some(group)
     }
 
     fn example(&self, left: Option<&str>, right: Option<&str>) -> Difference {
-        let mut pointer = Pointer::root();
-        for token in &self.path {
-            match token {
-                Token::Key(key) => pointer.push_key(&key.decode()),
-                Token::Index(index) => pointer.push_index(*index),
-            }
-        }
+        let (pointer, mut truncated) = self.place.pointer(self.limits.max_place_bytes);
+        let mut cut = |text: &str| {
+            truncated |= text.len() > self.limits.max_value_bytes;
+            shorten(text, self.limits.max_value_bytes)
+        };
         let key = self.frames.iter().rev().find_map(|frame| frame.key);
-        let cut = |text: &str| shorten(text, self.limits.max_value_bytes);
-        Difference {
-            pointer,
-            key: key.map(cut),
-            left: left.map(cut),
-            right: right.map(cut),
-            ulps: left.zip(right).and_then(|(left, right)| ulps(left, right)),
-        }
+        let key = key.map(|key| cut(&key.decode()));
+        let (cut_left, cut_right) = (left.map(&mut cut), right.map(&mut cut));
+        let ulps = left.zip(right).and_then(|(left, right)| ulps(left, right));
+        Difference { pointer, key, left: cut_left, right: cut_right, truncated, ulps }
     }
 }
 
-impl Token<'_> {
-    fn text(&self) -> Cow<'_, str> {
-        match self {
-            Token::Key(key) => key.decode(),
-            Token::Index(index) => Cow::Owned(index.to_string()),
+/// Whether every element of the array at the cursor has a key, and each comes after that of the element before.
+fn is_sorted<'a>(mut array: Cursor<'a>, by: &Pointer, form: Form) -> bool {
+    array.step();
+    let mut last = None;
+    while !array.is_at_end() {
+        let key = array.find(by).and_then(|key| ElementKey::whole(key, form));
+        if key.is_none() || last >= key {
+            return false;
         }
+        last = key;
+        array.value();
+        array.skip_comma();
     }
+    true
 }
 
 impl<'a> Frame<'a, '_> {
-    /// Goes to the next member or element of one side or both.
-    fn next(&mut self, left: &mut Cursor<'a>, right: &mut Cursor<'a>, form: Form) -> Next<'a> {
-        left.skip_comma();
-        right.skip_comma();
-        let order = match (left.is_at_end(), right.is_at_end()) {
-            (true, true) => return Next::End,
-            (false, true) => Ordering::Less,
-            (true, false) => Ordering::Greater,
-            (false, false) => self.order(left, right, form),
+    /// Goes to the next member or element of one side or both; nothing if both end.
+    fn next(&mut self, sides: &mut [Cursor<'a>; 2], form: Form) -> Option<(Owner, Token<'a>)> {
+        let [left, right] =
+            [0, 1].map(|i| *self.heads[i].get_or_insert_with(|| self.kind.head(&mut sides[i], form)));
+        let owner = match (left, right) {
+            (Head::End, Head::End) => return None,
+            (_, Head::End) => Owner::Left,
+            (Head::End, _) => Owner::Right,
+            _ => left.order(&right, form),
         };
-        match (self.kind, order) {
-            (FrameKind::Object, Ordering::Less) => Next::Left(Token::Key(left.key())),
-            (FrameKind::Object, Ordering::Greater) => Next::Right(Token::Key(right.key())),
-            (FrameKind::Object, Ordering::Equal) => {
-                right.key();
-                Next::Both(Token::Key(left.key()))
-            }
-            (_, order) => self.element(left, right, order),
+        let (head, token) = match owner {
+            Owner::Left => (left, self.token(&left, [0, 0])),
+            Owner::Right => (right, self.token(&right, [1, 1])),
+            Owner::Both => (left, self.token(&left, [0, 1])),
+        };
+        if let Head::Keyed(key) = head {
+            self.key = Some(key);
         }
+        let takes = |side| match owner {
+            Owner::Left => side == 0,
+            Owner::Right => side == 1,
+            Owner::Both => true,
+        };
+        for side in [0, 1].into_iter().filter(|side| takes(*side)) {
+            self.heads[side] = None;
+            self.indices[side] += 1;
+        }
+        Some((owner, token))
     }
 
-    /// Which side has the member or element that comes first.
-    fn order(&self, left: &Cursor<'a>, right: &Cursor<'a>, form: Form) -> Ordering {
-        match self.kind {
-            FrameKind::Object => match form {
-                Form::Lexical => left.clone().key().cmp(&right.clone().key()),
-                Form::Jcs => left.clone().key().cmp_utf16(&right.clone().key()),
-            },
-            FrameKind::Array => Ordering::Equal,
-            FrameKind::Unordered(unordered) => {
-                let key = |side: &Cursor<'a>| ElementKey::read(side.find(&unordered.by).as_bytes(), form);
-                key(left).cmp(&key(right))
+    fn token(&self, head: &Head<'a>, sides: [usize; 2]) -> Token<'a> {
+        match head {
+            Head::Member(key) => Token::Key(*key),
+            _ => Token::Index(sides.map(|side| self.indices[side])),
+        }
+    }
+}
+
+impl Kind<'_> {
+    /// Reads what comes next on one side.
+    fn head<'a>(&self, side: &mut Cursor<'a>, form: Form) -> Head<'a> {
+        side.skip_comma();
+        if side.is_at_end() {
+            return Head::End;
+        }
+        match self {
+            Kind::Object => Head::Member(side.key()),
+            Kind::Array => Head::Element,
+            Kind::Unordered(unordered) => {
+                let key = side.find(&unordered.by).and_then(|key| ElementKey::whole(key, form));
+                Head::Keyed(key.expect("every element was seen to have a key"))
             }
         }
     }
+}
 
-    fn element(&mut self, left: &Cursor<'a>, right: &Cursor<'a>, order: Ordering) -> Next<'a> {
-        let [left_index, right_index] = self.indices;
-        if let FrameKind::Unordered(unordered) = self.kind {
-            let side = if order == Ordering::Greater { right } else { left };
-            self.key = Some(side.find(&unordered.by));
-        }
+impl Head<'_> {
+    /// Which of two comes first.
+    fn order(&self, right: &Self, form: Form) -> Owner {
+        let order = match (self, right) {
+            (Head::Member(left), Head::Member(right)) if form == Form::Jcs => left.cmp_utf16(right),
+            (Head::Member(left), Head::Member(right)) => left.cmp(right),
+            (Head::Keyed(left), Head::Keyed(right)) => left.cmp(right),
+            _ => Ordering::Equal,
+        };
         match order {
-            Ordering::Less => {
-                self.indices[0] += 1;
-                Next::Left(Token::Index(left_index))
-            }
-            Ordering::Greater => {
-                self.indices[1] += 1;
-                Next::Right(Token::Index(right_index))
-            }
-            Ordering::Equal => {
-                self.indices = self.indices.map(|index| index + 1);
-                Next::Both(Token::Index(left_index))
-            }
+            Ordering::Less => Owner::Left,
+            Ordering::Greater => Owner::Right,
+            Ordering::Equal => Owner::Both,
         }
     }
 }
@@ -379,7 +398,11 @@ fn ulps(left: &str, right: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::digest;
+    use crate::testing::{records, some_rules};
 
     fn check(left: &str, right: &str, rules: &Rules, expected: &[&str]) {
         let found =
@@ -388,7 +411,7 @@ mod tests {
         let mut lines = Vec::new();
         for DiffGroup { shape, count, examples } in &found.groups {
             lines.push(format!("{shape} {count}"));
-            for Difference { pointer, key, left, right, ulps } in examples {
+            for Difference { pointer, key, left, right, ulps, .. } in examples {
                 let mut line = format!("  {pointer} {} {}", side(left), side(right));
                 line.extend(key.iter().map(|key| format!(" in {key}")));
                 line.extend(ulps.iter().map(|ulps| format!(" by {ulps}")));
@@ -455,13 +478,34 @@ mod tests {
             &unordered("/r", "/id"),
             &[
                 "/r/*/w/*/x 1",
-                r#"  /r/0/w/0/x 1 2 in "a" by 4503599627370496"#,
+                "  /r/0/w/0/x 1 2 in a by 4503599627370496",
                 "/r/* 2",
-                r#"  /r/2 {"id":"c"} - in "c""#,
-                r#"  /r/2 - {"id":"d"} in "d""#,
+                r#"  /r/2 {"id":"c"} - in c"#,
+                r#"  /r/2 - {"id":"d"} in d"#,
             ],
         );
         check("[10,9]", "[9,8]", &unordered("", ""), &["/* 2", "  /0 - 8 in 8", "  /1 10 - in 10"]);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+
+        /// Also where the rules leave keys out, or name indices that move.
+        #[test]
+        fn documents_differ_exactly_where_their_digests_do(seeds: [Vec<u8>; 2], rules: u8, same_seed: bool) {
+            let rules = some_rules(rules);
+            let texts = [records(&seeds[0]), records(&seeds[usize::from(!same_seed)])];
+            let compare = |left: &[u8], right: &[u8]| diff(left, right, &rules, &DiffLimits::default());
+            let digests = texts.each_ref().map(|text| digest(text, &rules).ok());
+            let found = compare(&texts[0], &texts[1]);
+            prop_assert_eq!(found.is_ok(), digests.iter().all(Option::is_some));
+            if let (Ok(found), [Some(left), Some(right)]) = (found, digests) {
+                prop_assert_eq!((found.left, found.right), (left.sha256, right.sha256));
+                prop_assert_eq!(found.total == 0, found.is_same());
+                let back = compare(&texts[1], &texts[0]).expect("documents");
+                prop_assert_eq!((back.total, back.groups.len()), (found.total, found.groups.len()));
+            }
+        }
     }
 
     #[test]
@@ -471,12 +515,74 @@ mod tests {
                 (0..500).map(|i| format!("\"k{i}\":[{},\"{}\"]", start + i, "é".repeat(300))).collect();
             format!("{{{}}}", members.join(","))
         };
-        let limits = DiffLimits { max_groups: 4, max_examples: 1, max_value_bytes: 7 };
+        let limits =
+            DiffLimits { max_groups: 4, max_examples: 1, max_value_bytes: 7, ..DiffLimits::default() };
         let found =
             diff(text(0).as_bytes(), text(1).as_bytes(), &Rules::default(), &limits).expect("documents");
         assert_eq!((found.total, found.groups.len(), found.truncated), (500, 4, true));
         let (left, right) = (format!("\"{}\"", "é".repeat(9)), "0");
         let found = diff(left.as_bytes(), right.as_bytes(), &Rules::default(), &limits).expect("documents");
         assert_eq!(found.groups[0].examples[0].left.as_deref(), Some("\"ééé…"));
+        assert!(found.groups[0].examples[0].truncated);
+    }
+
+    #[test]
+    fn places_are_bounded() {
+        let limits = DiffLimits { max_place_bytes: 10, ..DiffLimits::default() };
+        let text = |value: u32| format!(r#"{{"a":[0,{{"{}":{value},"b":{value}}}]}}"#, "k".repeat(10));
+        let found =
+            diff(text(0).as_bytes(), text(1).as_bytes(), &Rules::default(), &limits).expect("documents");
+        let shapes: Vec<_> = found.groups.iter().map(|group| group.shape.as_str()).collect();
+        assert_eq!(shapes, ["/a/*/b", "/a/*/…"]);
+        let examples: Vec<_> = found.groups.iter().map(|group| &group.examples[0]).collect();
+        let places: Vec<_> =
+            examples.iter().map(|example| (example.pointer.as_str(), example.truncated)).collect();
+        assert_eq!(places, [("/a/1/b", false), ("/a/1", true)]);
+    }
+
+    /// The key of the array is itself left out.
+    #[test]
+    fn a_key_that_is_left_out_is_an_error_and_no_panic() {
+        let excluded = |pattern: &str| {
+            let mut rules = unordered("/r", "/id/n");
+            let pattern = pattern.parse().expect("a pattern");
+            rules.exclusions.push(crate::Exclusion { pattern, required: false });
+            rules
+        };
+        let text = br#"{"r":[{"id":{"n":1},"w":1},{"id":{"n":2},"w":2}]}"#;
+        for pattern in ["/r/*/id/n", "/r/*/id", "/*/*/*/*", "/r/1/id"] {
+            let error = diff(text, text, &excluded(pattern), &DiffLimits::default()).expect_err(pattern);
+            assert!(matches!(error, CanonicalError::KeyExcluded { .. }), "{pattern}: {error}");
+        }
+        // Nothing is sorted that is left out.
+        for pattern in ["/r", "/r/*"] {
+            let found = diff(text, br#"{"r":[]}"#, &excluded(pattern), &DiffLimits::default());
+            assert!(found.expect("documents").is_same());
+        }
+    }
+
+    /// What is at `/0` and `/1` in the input is not there in the canonical form.
+    #[test]
+    fn indices_in_rules_are_those_of_the_input() {
+        let mut rules = unordered("/1", "/id");
+        rules
+            .exclusions
+            .push(crate::Exclusion { pattern: "/0".parse().expect("a pattern"), required: false });
+        check(r#"[0,[{"id":2},{"id":1}],[5,4]]"#, r#"[1,[{"id":1},{"id":2}],[5,4]]"#, &rules, &[]);
+        check(
+            r#"[0,[{"id":2,"w":0},{"id":1}],[5,4]]"#,
+            r#"[1,[{"id":2,"w":1}],[4,5]]"#,
+            &rules,
+            &[
+                "/*/*/id 1",
+                "  /0/0/id 1 2 by 4503599627370496",
+                "/*/*/w 1",
+                "  /0/0/w - 1",
+                "/*/* 3",
+                r#"  /0/1 {"id":2,"w":0} -"#,
+                "  /1/0 5 4 by 1125899906842624",
+                "  /1/1 4 5 by 1125899906842624",
+            ],
+        );
     }
 }

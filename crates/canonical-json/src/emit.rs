@@ -3,11 +3,11 @@
 use std::io;
 
 use crate::Form;
-use crate::members::{Index, Order, Position};
+use crate::members::{Index, Order, Position, key_end};
 use crate::simd::{Block, Outline, Task, Vector};
 use crate::structure::{Indexed, find_escaped};
 use crate::text::{Number, Text};
-use crate::write::{push_number, push_string};
+use crate::write::{push_escaped, push_number};
 
 /// Where canonical text goes.
 pub(crate) trait Sink {
@@ -221,22 +221,16 @@ impl<S: Sink, O: Position> Writer<'_, '_, S, O> {
     /// As [`Writer::stretch`], but one string and number at a time, each written as it must be.
     #[inline(never)]
     fn rewrite(&mut self, place: &mut Place, limit: usize) -> io::Result<End> {
-        let mut text = Vec::new();
         while place.at < limit {
             let byte = self.input[place.at];
-            let rest = &self.input[place.at..];
-            text.clear();
             match byte {
-                b' ' | b'\t' | b'\n' | b'\r' => {
-                    place.at += 1;
-                    continue;
-                }
-                b'"' => place.at += string(&mut text, rest),
-                b'-' | b'0'..=b'9' => place.at += number(&mut text, rest, self.form),
+                b' ' | b'\t' | b'\n' | b'\r' => place.at += 1,
+                b'"' => place.at += self.string(place.at)?,
+                b'-' | b'0'..=b'9' => place.at += self.number(place.at)?,
                 b',' | b'}' | b']' if place.depth == 0 => return Ok(End::Member),
                 _ => {
                     place.at += 1;
-                    text.push(byte);
+                    self.buffer.push(byte)?;
                     match byte {
                         b'{' | b'[' => place.depth += 1,
                         b'}' | b']' => place.depth -= 1,
@@ -244,11 +238,53 @@ impl<S: Sink, O: Position> Writer<'_, '_, S, O> {
                     }
                 }
             }
-            self.buffer.extend(&text)?;
         }
         Ok(self.limit_reached(limit))
     }
+
+    /// Writes the string at this place, in pieces: it may be most of the input. The length it has in the input.
+    fn string(&mut self, at: usize) -> io::Result<usize> {
+        let rest = &self.input[at + 1..];
+        let (length, escaped) = key_end(rest, 0);
+        self.buffer.push(b'"')?;
+        if escaped {
+            let raw = std::str::from_utf8(&rest[..length]).expect("all strings were checked");
+            let (mut utf8, mut piece) = ([0; 4], Vec::new());
+            for c in Text::new(raw, true).chars() {
+                push_escaped(&mut piece, c.encode_utf8(&mut utf8));
+                if piece.len() >= PIECE {
+                    self.buffer.extend(&piece)?;
+                    piece.clear();
+                }
+            }
+            self.buffer.extend(&piece)?;
+        } else {
+            // Without escapes there is nothing to change: what must be escaped cannot stand unescaped.
+            self.buffer.extend(&rest[..length])?;
+        }
+        self.buffer.push(b'"')?;
+        Ok(length + 2)
+    }
+
+    /// Writes the number at this place; the length it has in the input.
+    fn number(&mut self, at: usize) -> io::Result<usize> {
+        let rest = &self.input[at..];
+        let is_part = |byte: &&u8| matches!(byte, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E');
+        let length = rest.iter().take_while(is_part).count();
+        if self.form == Form::Lexical {
+            self.buffer.extend(&rest[..length])?;
+            return Ok(length);
+        }
+        let text = std::str::from_utf8(&rest[..length]).expect("numbers are ASCII");
+        let mut printed = Vec::new();
+        push_number(&mut printed, Number::new(text), self.form).expect("all numbers were checked");
+        self.buffer.extend(&printed)?;
+        Ok(length)
+    }
 }
+
+/// How much of a string is written at once.
+const PIECE: usize = 1 << 12;
 
 /// The lowest bits, as many as this.
 #[inline(always)]
@@ -282,21 +318,4 @@ fn member_end(outline: &Outline, outside: u64, depth: &mut usize) -> Option<u32>
         }
     }
     None
-}
-
-/// Appends the string at the front of this text; the length it has there.
-fn string(out: &mut Vec<u8>, rest: &[u8]) -> usize {
-    let (length, escaped) = crate::members::key_end(&rest[1..], 0);
-    let raw = std::str::from_utf8(&rest[1..=length]).expect("all strings were checked");
-    push_string(out, Text::new(raw, escaped));
-    length + 2
-}
-
-/// Appends the number at the front of this text; the length it has there.
-fn number(out: &mut Vec<u8>, rest: &[u8], form: Form) -> usize {
-    let is_part = |byte: &&u8| matches!(byte, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E');
-    let length = rest.iter().take_while(is_part).count();
-    let text = std::str::from_utf8(&rest[..length]).expect("numbers are ASCII");
-    push_number(out, Number::new(text), form).expect("all numbers were checked");
-    length
 }

@@ -1,3 +1,4 @@
+use std::fmt::{self, Write};
 use std::io;
 
 use thiserror::Error;
@@ -32,21 +33,29 @@ pub enum CanonicalError {
     #[error("an exclusion matches the whole document")]
     ExclusionOfAll,
     /// The rules call something unordered that is no array.
-    #[error("`{pointer}` is called unordered, but is not an array")]
+    #[error("`{}` is called unordered, but is not an array", Shown(.pointer))]
     UnorderedNotArray {
         /// The value.
         pointer: Pointer,
     },
     /// An element of an unordered array has no key to sort by.
-    #[error("the element `{element}` has no `{by}` to be sorted by")]
+    #[error("the element `{}` has no `{}` to be sorted by", Shown(.element), Shown(.by))]
     KeyAbsent {
         /// The element.
         element: Pointer,
         /// Where the key should be, seen from the element.
         by: Pointer,
     },
+    /// The key of an element of an unordered array is itself left out, or in something that is.
+    #[error("the element `{}` cannot be sorted by `{}`, which is left out", Shown(.element), Shown(.by))]
+    KeyExcluded {
+        /// The element.
+        element: Pointer,
+        /// Where the key is, seen from the element.
+        by: Pointer,
+    },
     /// The key of an element is neither a string nor an integer.
-    #[error("`{by}` of the element `{element}` is neither a string nor an integer")]
+    #[error("`{}` of the element `{}` is neither a string nor an integer", Shown(.by), Shown(.element))]
     KeyKind {
         /// The element.
         element: Pointer,
@@ -54,7 +63,7 @@ pub enum CanonicalError {
         by: Pointer,
     },
     /// Two elements of an unordered array share a key.
-    #[error("the elements `{first}` and `{second}` have the same `{by}`")]
+    #[error("the elements `{}` and `{}` have the same `{}`", Shown(.first), Shown(.second), Shown(.by))]
     KeyRepeated {
         /// The element that comes first in the input.
         first: Pointer,
@@ -63,4 +72,34 @@ pub enum CanonicalError {
         /// Where the key is, seen from the element.
         by: Pointer,
     },
+}
+
+/// Text from a document inside of a message: on one line, of a bounded length, and without anything that a terminal
+/// would obey.
+pub(crate) struct Shown<T>(pub(crate) T);
+
+/// How many characters of it are shown.
+const MAX_SHOWN: usize = 200;
+
+impl<T: AsRef<str>> fmt::Display for Shown<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut chars = self.0.as_ref().chars();
+        for c in chars.by_ref().take(MAX_SHOWN) {
+            if c.is_control() { write!(f, "\\u{:04x}", u32::from(c))? } else { f.write_char(c)? }
+        }
+        if chars.next().is_some() { f.write_char('…') } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_short_and_plain() {
+        assert_eq!(Shown("a\u{1b}[2J\n\u{85}é").to_string(), r"a\u001b[2J\u000a\u0085é");
+        let long = "é".repeat(1000);
+        assert_eq!(Shown(&long).to_string(), format!("{}…", "é".repeat(200)));
+        assert_eq!(Shown(&long[..400]).to_string(), long[..400]);
+    }
 }

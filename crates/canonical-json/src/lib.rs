@@ -27,6 +27,7 @@ mod error;
 mod lines;
 mod members;
 mod number;
+mod place;
 mod pointer;
 mod read;
 mod rules;

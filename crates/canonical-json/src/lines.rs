@@ -40,14 +40,16 @@ pub struct LinesDigest {
 pub struct LinesError {
     /// The line, counted from one.
     pub line: u64,
-    /// Why it has no canonical form.
+    /// How many bytes come before the line.
+    pub offset: u64,
+    /// Why it has no canonical form; places in it are those in the line.
     pub source: CanonicalError,
 }
 
 /// The digests of a JSONL file and of each record in it.
 ///
 /// A line feed, or a carriage return and a line feed, ends each record; it may be missing after the last. Memory is
-/// needed for one record at a time.
+/// needed for one record at a time. A required exclusion must match in every record.
 ///
 /// ```
 /// use canonical_json::{Rules, Sha256, digest_lines};
@@ -117,14 +119,17 @@ fn for_each_line(
     for line in 1.. {
         text.clear();
         let read = read_line(&mut input, &mut text, offset);
-        let read = read.map_err(|source| LinesError { line, source })?;
+        let read = read.map_err(|source| LinesError { line, offset, source })?;
         if read == 0 {
             return Ok(line - 1);
         }
-        offset += read as u64;
         // A carriage return is whitespace to JSON.
-        each(line, text.strip_suffix(b"\n").unwrap_or(&text))
-            .map_err(|source| LinesError { line, source })?;
+        each(line, text.strip_suffix(b"\n").unwrap_or(&text)).map_err(|source| LinesError {
+            line,
+            offset,
+            source,
+        })?;
+        offset += read as u64;
     }
     unreachable!("lines are counted with 64 bits")
 }
@@ -166,9 +171,16 @@ mod tests {
 
     #[test]
     fn an_error_names_its_line() {
-        for (text, line) in [("1\n\n2\n", 2), ("1\n2\n{\n}", 3), ("1 2", 1), ("[1,\n2]", 1), ("1\n\r\n", 2)] {
+        for (text, line, offset) in [
+            ("1\n\n2\n", 2, 2),
+            ("1\r\n2\n{\n}", 3, 5),
+            ("1 2", 1, 0),
+            ("[1,\n2]", 1, 0),
+            ("1\n\r\n", 2, 2),
+            ("1\n\u{feff}2\n", 2, 2),
+        ] {
             let error = digest_lines(text.as_bytes(), &Rules::default(), |_| {}).expect_err(text);
-            assert_eq!(error.line, line, "{text}");
+            assert_eq!((error.line, error.offset), (line, offset), "{text}");
         }
         let error = digest_lines(&b"\n"[..], &Rules::default(), |_| {}).expect_err("an empty line");
         assert!(matches!(error.source, CanonicalError::Read(error) if error.kind == ReadErrorKind::Empty));

@@ -48,6 +48,11 @@ impl Pointer {
         self.0.push_str(&index.to_string());
     }
 
+    /// Goes back up to where the pointer was this long.
+    pub(crate) fn truncate(&mut self, length: usize) {
+        self.0.truncate(length);
+    }
+
     /// The pointer as text.
     #[must_use]
     pub fn as_str(&self) -> &str {

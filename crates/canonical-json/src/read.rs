@@ -4,6 +4,7 @@ use std::fmt;
 
 use thiserror::Error;
 
+use crate::error::Shown;
 use crate::text::{Number, Text};
 use crate::{Pointer, escape_token};
 
@@ -565,7 +566,11 @@ impl fmt::Display for ReadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ReadError { kind, offset, line, column, pointer } = self;
         write!(f, "{kind} at line {line}, column {column} (byte {offset}, ")?;
-        if pointer.is_root() { f.write_str("the whole document)") } else { write!(f, "in `{pointer}`)") }
+        if pointer.is_root() {
+            f.write_str("the whole document)")
+        } else {
+            write!(f, "in `{}`)", Shown(pointer))
+        }
     }
 }
 
@@ -621,7 +626,7 @@ pub enum ReadErrorKind {
     #[error("invalid UTF-8")]
     InvalidUtf8,
     /// An object has a key twice, perhaps written in two ways.
-    #[error("repeated key `{}`", escape_token(key))]
+    #[error("repeated key `{}`", Shown(escape_token(key)))]
     RepeatedKey {
         /// The key.
         key: String,

@@ -28,6 +28,10 @@ impl Form {
 /// What the canonical form of a document is: the form itself, what is left out, and which arrays have no order.
 ///
 /// The empty rules, [`Rules::default`], are the lexical form of the whole document.
+///
+/// Patterns name places of the document as it is given, an index in a pattern being that in the input. What is left
+/// out is left out first: nothing in it is looked at again, so that it can never influence the canonical form. An
+/// unordered array whose key is left out is therefore an error, [`crate::CanonicalError::KeyExcluded`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
@@ -62,8 +66,10 @@ pub struct Exclusion {
 
 /// Arrays that are sorted by a key inside each element.
 ///
-/// The key is a string or an integer, is present in every element, and no two elements of one array share it.
-/// Integers come first, by value, then strings, by code point.
+/// The key is a string or an integer that the form writes as it stands in the input, is present in every element that
+/// is not left out, and no two elements of one array share it. Integers come first, by value, then strings, by code
+/// point. Where several rules match one array, the first of them counts. Sorting needs some sixty bytes of memory for
+/// each element.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]

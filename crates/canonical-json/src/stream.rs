@@ -92,8 +92,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::digest;
     use crate::testing::{canonical_document, document, some_rules};
+    use crate::{Form, digest};
 
     fn check(text: &[u8], rules: &Rules, read: usize) {
         let streamed = verify_by(read, &mut &text[..], rules).expect("memory can be read");
@@ -101,6 +101,41 @@ mod tests {
         let trimmed = text.trim_ascii_end();
         let is_canonical = digest(text, rules).is_ok_and(|digested| digested.sha256 == Sha256::of(trimmed));
         assert_eq!(streamed, is_canonical.then(|| Sha256::of(trimmed)), "{}", String::from_utf8_lossy(text));
+    }
+
+    /// What I-JSON forbids is found wherever the window ends.
+    #[test]
+    fn noncharacters_at_the_end_of_the_window() {
+        for forbidden in ["\u{ffff}", "\u{fdd0}", "\u{1fffe}", "\u{10ffff}"] {
+            for before in 0..200 {
+                let text = |end: &str| format!("[\"{}{end}{}\"]", "x".repeat(before), "y".repeat(5000));
+                check(text(forbidden).as_bytes(), &Rules::new(Form::Jcs), 64);
+                check(text(forbidden).as_bytes(), &Rules::default(), 64);
+                check(text("\u{fffd}\u{1fffd}").as_bytes(), &Rules::new(Form::Jcs), 64);
+            }
+        }
+    }
+
+    /// The keys of elements are longer than what is looked ahead: the stream may be given up then, but must not be
+    /// taken for canonical where it is not.
+    #[test]
+    fn long_element_keys() {
+        let rules = some_rules(4 << 1);
+        let check = |text: String| {
+            let streamed = verify_by(64, &mut text.as_bytes(), &rules).expect("memory can be read");
+            let is_canonical = digest(text.as_bytes(), &rules)
+                .is_ok_and(|digested| digested.sha256 == Sha256::of(text.as_bytes()));
+            assert!(is_canonical || streamed.is_none(), "{}", text.len());
+        };
+        for length in [4000, 4090, 4096, 4100, 5000, 9000] {
+            let digits = "1".repeat(length);
+            for (first, second) in [("1", "2"), ("2", "1"), ("1", "1"), ("1", "10"), ("10", "1")] {
+                for before in ["", "1,2,3,4,5,6,7,8,9,", "1,2,3,4,5,6,7,8,9,10,11,12,13,14,"] {
+                    check(format!("[{before}{digits}{first},{digits}{second}]"));
+                    check(format!("[{before}\"{digits}{first}\",\"{digits}{second}\"]"));
+                }
+            }
+        }
     }
 
     proptest! {

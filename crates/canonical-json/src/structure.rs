@@ -483,10 +483,11 @@ impl<'r, const CANONICAL: bool, O: Position> Structure<'r, CANONICAL, O> {
         self.numbers(window, at, numbers)
     }
 
-    /// Finds what I-JSON forbids in the three bytes before a block and in the block itself.
+    /// Finds what I-JSON forbids: three bytes of which the first is in the block. The bytes before the block may have
+    /// left the window, those after it have not.
     #[cold]
     fn noncharacters(&self, window: &[u8], at: usize) -> Result<(), Stop> {
-        let bytes = &window[at.saturating_sub(3)..window.len().min(at + 64)];
+        let bytes = &window[at..window.len().min(at + 66)];
         let is_forbidden = |end: &[u8]| match end {
             [0xEF, 0xB7, 0x90..=0xAF] => true,
             [_, 0xBF, 0xBE..=0xBF] => end[0] == 0xEF || matches!(end[0] & 0xCF, 0x8F),
@@ -869,7 +870,8 @@ impl<const CANONICAL: bool, O: Position> Structure<'_, CANONICAL, O> {
 fn is_ascending(watched: &mut Watched, text: &[u8], form: Form) -> bool {
     let Some(key) = ElementKey::read(text, form) else { return false };
     let is_first = watched.last_key.is_empty();
-    let ascending = is_first || ElementKey::read(&watched.last_key, form).is_some_and(|last| last < key);
+    let last = std::str::from_utf8(&watched.last_key).ok().and_then(|last| ElementKey::whole(last, form));
+    let ascending = is_first || last.is_some_and(|last| last < key);
     let length = key.length();
     watched.last_key.clear();
     watched.last_key.extend_from_slice(&text[..length]);

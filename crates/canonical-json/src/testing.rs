@@ -40,6 +40,23 @@ pub(crate) fn canonical_document(seed: &[u8]) -> Vec<u8> {
     }
 }
 
+/// Arrays of records that have keys, as unordered arrays must: often all of them, with nothing twice.
+pub(crate) fn records(seed: &[u8]) -> Vec<u8> {
+    let mut writer = Writer { choices: Choices(seed.iter()), out: Vec::new(), is_loose: true };
+    match writer.choices.below(4) {
+        0 => writer.record_list(0),
+        1 => writer.list(0, '[', ']', Writer::record_list),
+        _ => {
+            writer.put("{\"a\":");
+            writer.record_list(0);
+            writer.put(", \"0\" : ");
+            writer.record_list(0);
+            writer.put("}");
+        }
+    }
+    writer.out
+}
+
 struct Writer<'a> {
     choices: Choices<'a>,
     out: Vec<u8>,
@@ -92,6 +109,43 @@ impl Writer<'_> {
             self.space();
         }
         self.put(&close.to_string());
+    }
+
+    /// Some of these keys, in some order.
+    fn record_list(&mut self, depth: usize) {
+        let first = self.choices.below(8);
+        let step = [1, 3, 5, 7][self.choices.below(4)];
+        self.put("[");
+        for i in 0..self.choices.below(6) {
+            self.put(if i > 0 { ", " } else { "" });
+            self.record(depth, (first + i * step) % 8);
+        }
+        self.put("]");
+    }
+
+    fn record(&mut self, depth: usize, key: usize) {
+        const KEYS: [&str; 8] =
+            ["0", "7", "-7", "10", "\"\"", "\"k\"", "\"\\u006b1\"", "123456789012345678901"];
+        // One in sixteen has the key of another, or none.
+        let key = KEYS[if self.choices.below(16) == 15 { 0 } else { key }];
+        match self.choices.below(6) {
+            0 => self.put(key),
+            1 => {
+                self.put(&format!("[{key}, "));
+                self.value(depth + 5);
+                self.put("]");
+            }
+            2 => {
+                self.put(&format!("{{\"b\":[3, 1, 2], \"a\":[{key}, {key}], \"0\":"));
+                self.value(depth + 5);
+                self.put("}");
+            }
+            _ => {
+                self.put("{\"b\":");
+                self.value(depth + 5);
+                self.put(&format!(", \"a\":{key}}}"));
+            }
+        }
     }
 
     fn member(&mut self, depth: usize) {
@@ -149,7 +203,7 @@ pub(crate) fn some_rules(choice: u8) -> Rules {
         by: by.parse().expect("a pointer"),
     };
     let mut rules = Rules::new(if choice & 1 == 0 { Form::Lexical } else { Form::Jcs });
-    match choice >> 1 & 7 {
+    match choice >> 1 & 15 {
         1 => rules.exclusions = vec![exclusion("/a")],
         2 => {
             rules.exclusions = vec![exclusion("/*/a"), exclusion("/b"), exclusion("/*/0"), exclusion("/a/b")]
@@ -160,6 +214,30 @@ pub(crate) fn some_rules(choice: u8) -> Rules {
         6 => {
             rules.exclusions = vec![exclusion("/1"), exclusion("/*/b")];
             rules.unordered = vec![unordered("", "/a"), unordered("/*/b", ""), unordered("/a", "/0")];
+        }
+        // The key is left out, or what it is in, for all elements or for one.
+        7 => {
+            rules.exclusions = vec![exclusion("/*/*/a")];
+            rules.unordered = vec![unordered("/*", "/a")];
+        }
+        8 => {
+            rules.exclusions = vec![exclusion("/a/1/a"), exclusion("/*/a/1")];
+            rules.unordered = vec![unordered("/a", "/a/0"), unordered("", "/a/1")];
+        }
+        // Elements before are left out or moved, so that indices in the canonical form are others.
+        9 => {
+            rules.exclusions = vec![exclusion("/0"), exclusion("/a/0"), exclusion("/*/*/a/0")];
+            rules.unordered = vec![unordered("/1", "/a"), unordered("/a", "/a/0"), unordered("/0", "/0")];
+        }
+        10 => rules.unordered = vec![unordered("", "/a"), unordered("/0/b", ""), unordered("/1/a", "")],
+        11 => {
+            rules.exclusions = vec![exclusion("/*/*/0"), exclusion("/*/1")];
+            rules.unordered = vec![unordered("/a", "/a"), unordered("/*", "/0"), unordered("/a/2/b", "")];
+        }
+        12 => rules.unordered = vec![unordered("/a", "/a"), unordered("/*", "/a"), unordered("/*/*/b", "")],
+        13 => {
+            rules.exclusions = vec![exclusion("/a/*/b")];
+            rules.unordered = vec![unordered("/a", "/a"), unordered("/0", "/a/1"), unordered("/a/*/b", "")];
         }
         _ => {}
     }

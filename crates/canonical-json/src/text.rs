@@ -43,23 +43,18 @@ impl<'a> Text<'a> {
 
     /// Compares by UTF-16 code unit, as RFC 8785 sorts keys.
     pub(crate) fn cmp_utf16(&self, other: &Self) -> Ordering {
-        let units = |text: &Self| text.chars().flat_map(Units::of).collect::<Vec<u16>>();
         if self.raw.is_ascii() && other.raw.is_ascii() && !self.escaped && !other.escaped {
-            self.raw.cmp(other.raw)
-        } else {
-            units(self).cmp(&units(other))
+            return self.raw.cmp(other.raw);
         }
-    }
-}
-
-/// The UTF-16 code units of one character.
-struct Units;
-
-impl Units {
-    fn of(c: char) -> impl Iterator<Item = u16> {
-        let mut units = [0; 2];
-        let length = c.encode_utf16(&mut units).len();
-        units.into_iter().take(length)
+        // Only the first characters that differ are looked at as units: a long key is not copied.
+        let (mut own, mut others) = (self.chars(), other.chars());
+        loop {
+            match (own.next(), others.next()) {
+                (Some(a), Some(b)) if a == b => {}
+                (Some(a), Some(b)) => return a.encode_utf16(&mut [0; 2]).cmp(&b.encode_utf16(&mut [0; 2])),
+                (a, b) => return a.is_some().cmp(&b.is_some()),
+            }
+        }
     }
 }
 
@@ -219,6 +214,12 @@ mod tests {
         let (low, high) = (Text::new("\u{ffff}", false), Text::new("\u{10000}", false));
         assert_eq!(low.cmp(&high), Ordering::Less);
         assert_eq!(low.cmp_utf16(&high), Ordering::Greater);
+        let (less, more) = (Text::new("a\u{10000}", false), Text::new("a\u{10001}", false));
+        assert_eq!(less.cmp_utf16(&more), Ordering::Less);
+        assert_eq!(
+            Text::new("\u{10000}", false).cmp_utf16(&Text::new(r"\ud800\udc00\u0000", true)),
+            Ordering::Less
+        );
         assert_eq!(Text::new(r"\u0061", true), Text::new("a", false));
     }
 

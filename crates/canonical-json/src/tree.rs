@@ -1,12 +1,13 @@
 //! The plain way to a canonical form: read everything into a list of nodes, then write it in order.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::io::Write;
 
 use crate::members::key_end;
 use crate::number::is_ecmascript;
 use crate::read::{Event, Limits, Reader};
-use crate::rules::{Rules, Unordered};
+use crate::rules::{Exclusion, Rules, Unordered};
 use crate::text::{Number, Text};
 use crate::write::{noncharacter, push_number, push_string};
 use crate::{CanonicalError, Form, Pattern, Pointer, ReadError, ReadErrorKind};
@@ -301,12 +302,27 @@ impl<'t, 'a, W: Write> Writer<'t, 'a, W> {
         let Some(found) = self.tree.find(element, by) else {
             return Err(CanonicalError::KeyAbsent { element: element_pointer(), by: by.clone() });
         };
+        if self.is_key_excluded(token, by) {
+            return Err(CanonicalError::KeyExcluded { element: element_pointer(), by: by.clone() });
+        }
         let key = match self.tree.nodes[found].kind {
             Kind::String(text) => Some(ElementKey::String(text)),
             Kind::Number(number) => Integer::new(number.text(), self.rules.form).map(ElementKey::Integer),
             _ => None,
         };
         key.ok_or_else(|| CanonicalError::KeyKind { element: element_pointer(), by: by.clone() })
+    }
+
+    /// Whether the key of this child is left out, or something that it is in.
+    fn is_key_excluded(&self, token: &str, by: &Pointer) -> bool {
+        let mut path = self.path.clone();
+        path.push(token.to_owned());
+        by.tokens().any(|step| {
+            let is_excluded = |exclusion: &Exclusion| matches(&exclusion.pattern, &path, Some(&step));
+            let is_left_out = self.rules.exclusions.iter().any(is_excluded);
+            path.push(step.into_owned());
+            is_left_out
+        })
     }
 
     fn push_children(&mut self, children: Vec<(usize, String)>, brackets: [u8; 2]) {
@@ -336,16 +352,32 @@ pub(crate) enum ElementKey<'a> {
 }
 
 impl<'a> ElementKey<'a> {
-    /// Reads the key at the front of this text; nothing if there is none that is allowed.
+    /// Reads the key at the front of this text; nothing if there is none that is allowed, or if its end is not in the
+    /// text.
     pub(crate) fn read(text: &'a [u8], form: Form) -> Option<Self> {
-        if let Some(rest) = text.strip_prefix(b"\"") {
-            let (length, escaped) = key_end(rest, 0);
-            let raw = std::str::from_utf8(rest.get(..length)?).ok()?;
-            return (length < rest.len()).then_some(ElementKey::String(Text::new(raw, escaped)));
+        let length = match text.strip_prefix(b"\"") {
+            Some(rest) => key_end(rest, 0).0 + 2,
+            // What ends a number must be seen: the text may be a window that ends in the midst of the digits.
+            None => text.iter().position(|byte| b",]} \t\r\n".contains(byte))?,
+        };
+        ElementKey::whole(std::str::from_utf8(text.get(..length)?).ok()?, form)
+    }
+
+    /// The key that is this value; nothing if it is none that is allowed.
+    pub(crate) fn whole(value: &'a str, form: Form) -> Option<Self> {
+        match value.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
+            Some(raw) => Some(ElementKey::String(Text::new(raw, raw.contains('\\')))),
+            None => Some(ElementKey::Integer(Integer::new(value, form)?)),
         }
-        let length = text.iter().take_while(|byte| !b",]} \t\r\n".contains(byte)).count();
-        let text = std::str::from_utf8(&text[..length]).ok()?;
-        Some(ElementKey::Integer(Integer::new(text, form)?))
+    }
+
+    /// The string that is meant, or the integer as it is written.
+    pub(crate) fn decode(&self) -> Cow<'a, str> {
+        match self {
+            ElementKey::String(text) => text.decode(),
+            ElementKey::Integer(Integer { negative: false, digits }) => Cow::Borrowed(digits),
+            ElementKey::Integer(Integer { negative: true, digits }) => Cow::Owned(format!("-{digits}")),
+        }
     }
 
     /// How long it is in the input.

@@ -98,7 +98,7 @@ fn a_changed_worker_is_found_and_so_is_a_request_that_moved() {
     assert_eq!(found.groups.len(), 1);
     assert_eq!(found.groups[0].shape, "/per_request/*/input_length");
     assert_eq!(found.total, text.matches("\"input_length\":").count() as u64);
-    assert_eq!(found.groups[0].examples[0].key.as_deref(), Some("\"00000000-0000-0000-0000-000000000001\""));
+    assert_eq!(found.groups[0].examples[0].key.as_deref(), Some("00000000-0000-0000-0000-000000000001"));
 }
 
 #[test]

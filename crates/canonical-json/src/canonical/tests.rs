@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::testing::{canonical_document, document, some_rules, tight_document};
+use crate::testing::{canonical_document, document, records, some_rules, tight_document};
 
 impl Sink for Vec<u8> {
     fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
@@ -69,6 +69,14 @@ proptest! {
         check_outcome(&text, &some_rules(rules));
         text.push(b'\n');
         check_outcome(&text, &some_rules(rules));
+    }
+
+    #[test]
+    fn records_with_keys(seed: Vec<u8>, rules: u8) {
+        check_outcome(&records(&seed), &some_rules(rules));
+        if let Some((canonical, _)) = plain_outcome(&records(&seed), &some_rules(rules)) {
+            check_outcome(&canonical, &some_rules(rules));
+        }
     }
 
     #[test]
@@ -161,6 +169,54 @@ fn every_short_text() {
             check_outcome(&[b"[1", text.as_slice(), b"]"].concat(), &Rules::default());
             check_outcome(&[b"{\"a\"", text.as_slice(), b"}"].concat(), &Rules::default());
         }
+    }
+}
+
+/// What the rules refuse, by both ways, and why.
+#[test]
+fn what_does_not_fit_the_rules() {
+    let rules = |unordered: &[(&str, &str)], exclusions: &[&str]| {
+        let mut rules = Rules::default();
+        for (at, by) in unordered {
+            let (at, by) = (at.parse().expect("a pattern"), by.parse().expect("a pointer"));
+            rules.unordered.push(crate::Unordered { at, by });
+        }
+        for pattern in exclusions {
+            let pattern = pattern.parse().expect("a pattern");
+            rules.exclusions.push(crate::Exclusion { pattern, required: false });
+        }
+        rules
+    };
+    let check = |text: &str, rules: &Rules, expected: &str| {
+        let mut out = Vec::new();
+        let error = canonicalize(text.as_bytes(), rules, &mut out).expect_err(text);
+        assert_eq!(error.to_string(), expected, "{text}");
+        assert!(out.is_empty(), "{text}");
+        assert_eq!(digest(text.as_bytes(), rules).expect_err(text).to_string(), expected, "{text}");
+        check_outcome(text.as_bytes(), rules);
+    };
+    let by_id = [("/r", "/id")];
+    let text = r#"{"r":[{"id":2,"w":0},{"id":1}],"s":{}}"#;
+    let left_out =
+        |element| format!("the element `/r/{element}` cannot be sorted by `/id`, which is left out");
+    check(text, &rules(&by_id, &["/r/*/id"]), &left_out(0));
+    check(text, &rules(&by_id, &["/r/1/id"]), &left_out(1));
+    check(text, &rules(&[("/r", "/w")], &[]), "the element `/r/1` has no `/w` to be sorted by");
+    check(text, &rules(&[("/*", "/id")], &[]), "`/s` is called unordered, but is not an array");
+    check(
+        r#"{"r":[{"id":1},{"id":1}]}"#,
+        &rules(&by_id, &[]),
+        "the elements `/r/0` and `/r/1` have the same `/id`",
+    );
+    let neither = "`/id` of the element `/r/0` is neither a string nor an integer";
+    for key in ["null", "1.0", "1e0", "[]", "true"] {
+        check(&format!(r#"{{"r":[{{"id":{key}}}]}}"#), &rules(&by_id, &[]), neither);
+    }
+    check("1", &rules(&[("", "")], &[]), "`` is called unordered, but is not an array");
+    check("1", &rules(&[], &[""]), "an exclusion matches the whole document");
+    // What is left out is not looked at.
+    for exclusion in ["/r", "/r/*"] {
+        assert!(digest(text.as_bytes(), &rules(&by_id, &[exclusion])).is_ok(), "{exclusion}");
     }
 }
 
