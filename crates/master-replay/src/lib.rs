@@ -1,5 +1,10 @@
 //! Replays a timestamped trace of master RPC intents against a Mooncake master.
-//!
-//! Under construction: nothing is here yet.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
+
+mod contract;
+
+pub use contract::{
+    Action, ConvertError, Dialect, Event, Fault, Intent, Op, OpStats, Phase, PhaseCounts, Rule, Sliced, Trace,
+    TraceError, TraceStats, TraceWriter, Values, Window, WriteTraceError, convert_to_v2, slice_trace,
+};

@@ -1,0 +1,364 @@
+//! One line as JSON: which members it has and what they are, before any rule looks at them.
+
+use std::borrow::Cow;
+
+use canonical_json::{Event, Limits, Number, ReadError, ReadErrorKind, Reader, Text};
+
+use super::rule::Rule;
+
+/// Containers that may be nested, the row itself included.
+const MAX_DEPTH: usize = 128;
+
+/// A broken rule within one line, by the offset of the place in the line.
+#[derive(Debug)]
+pub(crate) struct Bad {
+    pub(crate) rule: Rule,
+    pub(crate) at: usize,
+    pub(crate) message: String,
+}
+
+impl Bad {
+    pub(crate) fn new(rule: Rule, at: usize, message: impl Into<String>) -> Self {
+        Bad { rule, at, message: message.into() }
+    }
+}
+
+macro_rules! fields {
+    ($($name:ident = $text:literal,)+) => {
+        /// The members that some row may have.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum Field { $($name,)+ }
+
+        impl Field {
+            pub(crate) const ALL: &[Field] = &[$(Field::$name),+];
+
+            fn of(name: &str) -> Option<Field> {
+                match name { $($text => Some(Field::$name),)+ _ => None }
+            }
+
+            pub(crate) const fn name(self) -> &'static str {
+                match self { $(Field::$name => $text,)+ }
+            }
+        }
+    };
+}
+
+fields! {
+    // Events.
+    Id = "id",
+    TimestampUs = "timestamp_us",
+    ClientId = "client_id",
+    Op = "op",
+    Keys = "keys",
+    ValueSizes = "value_sizes",
+    ValueSlices = "value_slices",
+    ReplicaNum = "replica_num",
+    DependsOn = "depends_on",
+    PutStart = "put_start",
+    Phase = "phase",
+    SegmentId = "segment_id",
+    SizeBytes = "size_bytes",
+    Segments = "segments",
+    // Headers.
+    Type = "type",
+    Version = "version",
+    TimeUnit = "time_unit",
+    Metadata = "metadata",
+    // Events of a later dialect.
+    OperationId = "operation_id",
+    DelayUs = "delay_us",
+    HoldUs = "hold_us",
+    Workers = "workers",
+    Connections = "connections",
+}
+
+impl Field {
+    pub(crate) const fn is_of_event(self) -> bool {
+        (self as usize) <= Field::Segments as usize
+    }
+
+    pub(crate) const fn is_of_header(self) -> bool {
+        Field::Type as usize <= self as usize && self as usize <= Field::Metadata as usize
+    }
+
+    pub(crate) const fn is_foreign_to_unversioned(self) -> bool {
+        matches!(self, Field::Phase) || self as usize >= Field::OperationId as usize
+    }
+}
+
+/// A value: arrays come before their elements in the tape, and say where they end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Node<'a> {
+    Text(Text<'a>),
+    Number(Number<'a>),
+    Array { end: usize },
+    Object,
+    Literal,
+}
+
+/// A value and where it is: the offset of the end of what came before it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Item<'a> {
+    pub(crate) node: Node<'a>,
+    pub(crate) after: usize,
+}
+
+impl<'a> Item<'a> {
+    pub(crate) fn nonempty_text(&self) -> Option<Text<'a>> {
+        match self.node {
+            Node::Text(text) if !text.raw().is_empty() => Some(text),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn whole_number(&self) -> Option<u64> {
+        match self.node {
+            Node::Number(number) => number.as_u64(),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn positive(&self) -> Option<u64> {
+        self.whole_number().filter(|value| *value > 0)
+    }
+}
+
+/// The members of one row. It is used for many rows, so that reading one allocates little.
+#[derive(Debug)]
+pub(crate) struct Row<'a> {
+    line: &'a [u8],
+    tape: Vec<Item<'a>>,
+    open: Vec<usize>,
+    /// One more than the index in the tape; 0 is absent.
+    fields: [usize; Field::ALL.len()],
+    /// The first member of each row that no dialect knows.
+    pub(crate) unknown: Option<(Text<'a>, usize)>,
+    /// The text of the metadata.
+    pub(crate) metadata: Option<&'a [u8]>,
+}
+
+impl<'a> Row<'a> {
+    pub(crate) fn new() -> Self {
+        Row {
+            line: &[],
+            tape: Vec::new(),
+            open: Vec::new(),
+            fields: [0; Field::ALL.len()],
+            unknown: None,
+            metadata: None,
+        }
+    }
+
+    /// Reads a line that is not blank.
+    pub(crate) fn read(&mut self, line: &'a [u8]) -> Result<(), Bad> {
+        self.clear(line);
+        if line.starts_with(b"\xEF\xBB\xBF") {
+            return Err(Bad::new(Rule::JBom, 0, "the line starts with a byte order mark"));
+        }
+        self.object(line).map_err(|error| match std::str::from_utf8(line) {
+            // Wherever the bad byte is, it is what is wrong with the line.
+            Err(utf8) => Bad::new(Rule::JUtf8, utf8.valid_up_to(), "the line is not well-formed UTF-8"),
+            Ok(_) => error,
+        })
+    }
+
+    fn clear(&mut self, line: &'a [u8]) {
+        self.line = line;
+        self.tape.clear();
+        self.open.clear();
+        self.fields = [0; Field::ALL.len()];
+        self.unknown = None;
+        self.metadata = None;
+    }
+
+    fn object(&mut self, line: &'a [u8]) -> Result<(), Bad> {
+        let mut reader = Reader::with_limits(line, Limits::with_max_depth(MAX_DEPTH));
+        let first = self.next(&mut reader)?;
+        if first == Event::ObjectStart {
+            self.members(&mut reader)?;
+        } else {
+            self.value(&mut reader, first, 0)?;
+        }
+        self.next(&mut reader)?;
+        if first == Event::ObjectStart {
+            return Ok(());
+        }
+        Err(Bad::new(Rule::JObject, self.begin(0), "the row is JSON, but not an object"))
+    }
+
+    fn next(&self, reader: &mut Reader<'a>) -> Result<Event<'a>, Bad> {
+        reader.next_event().map_err(|error| json_error(&error))
+    }
+
+    /// Puts one step of a value into the tape.
+    fn take(&mut self, event: Event<'a>, after: usize) -> Result<(), Bad> {
+        match event {
+            Event::String(text) => self.push(Node::Text(text), after),
+            Event::Number(number) => {
+                check_number(number, after)?;
+                self.push(Node::Number(number), after);
+            }
+            Event::ArrayStart => {
+                self.open.push(self.tape.len());
+                self.push(Node::Array { end: 0 }, after);
+            }
+            Event::ObjectStart => {
+                self.open.push(self.tape.len());
+                self.push(Node::Object, after);
+            }
+            Event::ArrayEnd | Event::ObjectEnd => self.close(),
+            Event::Key(_) => {}
+            _ => self.push(Node::Literal, after),
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, node: Node<'a>, after: usize) {
+        self.tape.push(Item { node, after });
+    }
+
+    fn close(&mut self) {
+        let Some(start) = self.open.pop() else { return };
+        let length = self.tape.len();
+        match &mut self.tape[start].node {
+            Node::Array { end } => *end = length,
+            // Nothing looks into objects.
+            _ => self.tape.truncate(start + 1),
+        }
+    }
+
+    fn members(&mut self, reader: &mut Reader<'a>) -> Result<(), Bad> {
+        loop {
+            let before = reader.offset();
+            let Event::Key(name) = self.next(reader)? else { return Ok(()) };
+            let field = if name.is_escaped() { Field::of(&name.decode()) } else { Field::of(name.raw()) };
+            let after = reader.offset();
+            let at = self.tape.len();
+            let event = self.next(reader)?;
+            self.value(reader, event, after)?;
+            match field {
+                Some(field) => self.fields[field as usize] = at + 1,
+                None if self.unknown.is_none() => self.unknown = Some((name, before)),
+                None => {}
+            }
+            if field == Some(Field::Metadata) {
+                self.metadata = Some(self.line[after..reader.offset()].trim_ascii());
+            }
+        }
+    }
+
+    /// Reads the rest of the value that begins with `event`.
+    fn value(&mut self, reader: &mut Reader<'a>, event: Event<'a>, after: usize) -> Result<(), Bad> {
+        let base = self.open.len();
+        self.take(event, after)?;
+        while self.open.len() > base {
+            let after = reader.offset();
+            let event = self.next(reader)?;
+            self.take(event, after)?;
+        }
+        Ok(())
+    }
+
+    /// The member's value, if the row has that member.
+    pub(crate) fn get(&self, field: Field) -> Option<Item<'a>> {
+        match self.fields[field as usize] {
+            0 => None,
+            place => Some(self.tape[place - 1]),
+        }
+    }
+
+    pub(crate) fn has(&self, field: Field) -> bool {
+        self.fields[field as usize] != 0
+    }
+
+    /// The elements of the member's value, if it is an array.
+    pub(crate) fn array(&self, field: Field) -> Option<Elements<'_, 'a>> {
+        match self.fields[field as usize] {
+            0 => None,
+            place => self.elements(place - 1),
+        }
+    }
+
+    /// The elements of the value at this place of the tape, if it is an array.
+    pub(crate) fn elements(&self, place: usize) -> Option<Elements<'_, 'a>> {
+        match self.tape[place].node {
+            Node::Array { end } => Some(Elements { tape: &self.tape, at: place + 1, end }),
+            _ => None,
+        }
+    }
+
+    /// The first present member for which `wanted` holds, in the order in which rules name them.
+    pub(crate) fn first(&self, wanted: impl Fn(Field) -> bool) -> Option<Field> {
+        Field::ALL.iter().copied().find(|field| self.has(*field) && wanted(*field))
+    }
+
+    /// Where the member's value is; where the row begins if it has none.
+    pub(crate) fn place(&self, field: Field) -> usize {
+        self.get(field).map_or_else(|| self.begin(0), |item| self.begin(item.after))
+    }
+
+    /// The first byte of what comes after `after`.
+    pub(crate) fn begin(&self, after: usize) -> usize {
+        let rest = self.line.get(after..).unwrap_or_default();
+        let skipped = rest.iter().take_while(|byte| matches!(byte, b' ' | b'\t' | b'\r' | b',')).count();
+        after + skipped
+    }
+}
+
+/// The elements of an array, each with its place in the tape.
+#[derive(Clone, Debug)]
+pub(crate) struct Elements<'r, 'a> {
+    tape: &'r [Item<'a>],
+    at: usize,
+    end: usize,
+}
+
+impl<'a> Iterator for Elements<'_, 'a> {
+    type Item = (usize, Item<'a>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.at >= self.end {
+            return None;
+        }
+        let place = self.at;
+        let item = self.tape[place];
+        self.at = match item.node {
+            Node::Array { end } => end,
+            _ => place + 1,
+        };
+        Some((place, item))
+    }
+}
+
+/// A number must have a finite double; anything short enough and without exponent has.
+fn check_number(number: Number<'_>, after: usize) -> Result<(), Bad> {
+    let text = number.text();
+    let plain = text.len() <= 300 && !text.bytes().any(|byte| matches!(byte, b'e' | b'E'));
+    if plain || number.as_f64().is_some() {
+        return Ok(());
+    }
+    Err(Bad::new(Rule::JNumber, after, format!("the number {} has no finite double", shortened(text))))
+}
+
+/// Text of the input, cut so that a message stays readable.
+pub(crate) fn shortened(text: &str) -> Cow<'_, str> {
+    const KEPT: usize = 60;
+    match text.char_indices().nth(KEPT) {
+        None => Cow::Borrowed(text),
+        Some((end, _)) => Cow::Owned(format!("{}...", &text[..end])),
+    }
+}
+
+fn json_error(error: &ReadError) -> Bad {
+    let rule = match error.kind {
+        ReadErrorKind::ByteOrderMark => Rule::JBom,
+        ReadErrorKind::TrailingText => Rule::JTrailing,
+        ReadErrorKind::ControlCharacter { .. } => Rule::JControl,
+        ReadErrorKind::LoneSurrogate => Rule::JSurrogate,
+        ReadErrorKind::InvalidUtf8 => Rule::JUtf8,
+        ReadErrorKind::RepeatedKey { .. } => Rule::JDupKey,
+        ReadErrorKind::TooDeep { .. } => Rule::JDepth,
+        _ => Rule::JSyntax,
+    };
+    Bad::new(rule, error.offset, error.kind.to_string())
+}
