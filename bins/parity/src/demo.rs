@@ -12,7 +12,8 @@ use crate::run::campaign;
 pub(crate) fn run(args: &DemoArgs, format: MessageFormat) -> Result<Exit, Failure> {
     let scratch =
         tempfile::Builder::new().prefix("kvrp-demo-").tempdir().context("make a temporary folder")?;
-    let claim = ScratchClaim::new(&Options::new("").staging, &[scratch.path()]).context("claim a temporary folder")?;
+    let claim = ScratchClaim::new(&Options::new("").staging, &[scratch.path()])
+        .context("claim a temporary folder")?;
     let demo = create(&scratch.path().join("demo"), args.fault()?)
         .map_err(|error| Failure::new(Exit::HostUnfit, describe_error(&error)))?;
     let folder = demo.trace.parent().unwrap_or(Path::new("."));

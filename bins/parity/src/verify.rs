@@ -36,13 +36,17 @@ fn recomputed(dir: &Path, verification: &Verification) -> Result<Option<Recomput
     if verification.manifest.is_none() || !verification.is_intact() {
         return Ok(None);
     }
-    let recomputed =
-        recompute(dir).map_err(|error| Failure::new(Exit::BadInput, describe_error(&error)))?;
+    let recomputed = recompute(dir).map_err(|error| Failure::new(Exit::BadInput, describe_error(&error)))?;
     Ok(Some(recomputed))
 }
 
 fn verdicts(out: &mut impl Write, found: &Recomputed) -> std::io::Result<()> {
-    writeln!(out, "recomputed: semantic {}, performance {}", found.semantic.word(), found.performance.word())?;
+    writeln!(
+        out,
+        "recomputed: semantic {}, performance {}",
+        found.semantic.word(),
+        found.performance.word()
+    )?;
     for what in &found.taken_as_recorded {
         writeln!(out, "taken as recorded: {what}")?;
     }

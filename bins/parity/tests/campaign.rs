@@ -532,15 +532,20 @@ fn check_recomputed(scene: &Scene, edits: &[(&str, &str, &str, &str)]) {
     let out = stage.out();
     let honest = parity_campaign::recompute(&out).expect("a bundle");
     assert!(honest.agrees(), "{:#?}", honest.disagreements);
-    parity().arg("verify").arg(&out).assert().code(0).stdout(predicates::str::contains("the verdicts follow"));
+    parity()
+        .arg("verify")
+        .arg(&out)
+        .assert()
+        .code(0)
+        .stdout(predicates::str::contains("the verdicts follow"));
     for (file, from, to, says) in edits {
         let path = out.join(file);
-        let text = fs::read_to_string(&path).unwrap();
+        let text = fs::read_to_string(&path).expect("a file");
         assert!(text.contains(from), "{file} has no {from:?}");
-        fs::write(&path, text.replacen(from, to, 1)).unwrap();
+        fs::write(&path, text.replacen(from, to, 1)).expect("an edit");
         let found = parity_campaign::recompute(&out).expect("a bundle").disagreements;
         assert!(found.iter().any(|what| what.contains(says)), "{file} {from:?}: {found:#?}");
-        fs::write(&path, text).unwrap();
+        fs::write(&path, text).expect("undone");
     }
 }
 

@@ -9,9 +9,7 @@ use crate::error::{At, CampaignError, Cause, with_causes};
 use crate::record::{
     BuildRecord, Measurable, MeasureRecord, PerformanceVerdict, PinRecord, PlaceRecord, RowOutcome, RowRecord,
 };
-use crate::report::{
-    REPORT_SCHEMA, Report, markdown, performance_verdict, semantic_verdict, stale_reviews,
-};
+use crate::report::{REPORT_SCHEMA, Report, markdown, performance_verdict, semantic_verdict, stale_reviews};
 use crate::scratch::remove_leftover_scratch;
 use crate::stage::Stage;
 use crate::stage::build::{self, Built};

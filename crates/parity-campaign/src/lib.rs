@@ -27,8 +27,8 @@ pub mod demo;
 mod divergence;
 mod error;
 mod harness;
-mod record;
 mod recompute;
+mod record;
 mod report;
 mod scratch;
 mod seeds;
@@ -42,12 +42,12 @@ pub use definition::{CampaignFile, Definition, DefinitionError};
 pub use divergence::{Divergence, first_divergence};
 pub use error::{CampaignError, Cause};
 pub use harness::{missing_flags, needed_flags, row_options};
+pub use recompute::{RecomputeError, Recomputed, recompute};
 pub use record::{
     AppliedPatch, ArtifactRecord, Both, BuildRecord, CanonicalDigest, DifferenceRecord, Growth, Measurable,
     MeasureRecord, PerformanceVerdict, PinRecord, PinnedRevision, PlaceRecord, RatioBounds, RepetitionRecord,
     ReportFile, RowOutcome, RowRecord, SemanticVerdict, Side,
 };
-pub use recompute::{Recomputed, RecomputeError, recompute};
 pub use report::{
     Conclusion, PULL_REQUEST_COMMENT_CHARS, REPORT_SCHEMA, Report, markdown, performance_verdict,
     semantic_verdict,

@@ -86,7 +86,8 @@ pub fn recompute(dir: &Path) -> Result<Recomputed, RecomputeError> {
     let report: Report = read(&dir.join("report.json"), "a report")?;
     let file = CampaignFile::read(&dir.join("campaign.toml"))?;
     let journal = evidence::read_journal(dir)?;
-    let mut check = Check { dir, file: &file, report: &report, journal: &journal.records, found: Found::default() };
+    let mut check =
+        Check { dir, file: &file, report: &report, journal: &journal.records, found: Found::default() };
     check.records()?;
     check.rows()?;
     check.measurements();
@@ -195,7 +196,8 @@ impl Check<'_> {
 
     fn outcome(&mut self, row: &RowRecord) -> RowOutcome {
         let Some(outcome) = outcome_from_evidence(row) else {
-            let what = format!("row {}: its outcome, which rests on a report that could not be read", row.row);
+            let what =
+                format!("row {}: its outcome, which rests on a report that could not be read", row.row);
             self.found.taken_as_recorded.push(what);
             // A report that cannot be read never makes a match.
             if row.outcome == RowOutcome::Match {
@@ -308,7 +310,9 @@ impl Check<'_> {
         let stop = (!self.report.stops.is_empty()).then_some("a stop for review");
         let allowed = match measurable(self.definition(), row, stop) {
             Measurable::No { .. } => stated.verdict == PerformanceVerdict::NotMeasured,
-            Measurable::UnequalWork => stated.labels.iter().any(|label| label.contains("unequal semantic work")),
+            Measurable::UnequalWork => {
+                stated.labels.iter().any(|label| label.contains("unequal semantic work"))
+            }
             Measurable::Yes => true,
         };
         if !allowed && stop.is_none() {

@@ -126,7 +126,10 @@ fn remove_claimed(claim: &Path, user: u32) -> io::Result<Vec<PathBuf>> {
     let content: Content = match serde_json::from_slice(&fs::read(claim)?) {
         Ok(content) => content,
         Err(error) => {
-            tracing::warn!(error = &error as &dyn std::error::Error, "a claim cannot be read and is left alone");
+            tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                "a claim cannot be read and is left alone"
+            );
             return Ok(Vec::new());
         }
     };
@@ -147,7 +150,8 @@ mod tests {
     use super::*;
 
     fn claims(directory: &Path) -> usize {
-        let names = fs::read_dir(directory).expect("a folder").map(|entry| entry.expect("an entry").file_name());
+        let names =
+            fs::read_dir(directory).expect("a folder").map(|entry| entry.expect("an entry").file_name());
         names.filter(|name| name.to_string_lossy().starts_with(PREFIX)).count()
     }
 

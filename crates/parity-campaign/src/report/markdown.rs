@@ -293,7 +293,11 @@ fn workload(report: &Report, out: &mut String) -> fmt::Result {
         writeln!(
             out,
             "- reviewed: {} {} by {} on {}: {}",
-            review.kind.as_str(), review.subject, review.reviewer, review.date, review.reason
+            review.kind.as_str(),
+            review.subject,
+            review.reviewer,
+            review.date,
+            review.reason
         )?;
     }
     for stale in &report.stale_reviews {

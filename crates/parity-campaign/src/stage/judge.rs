@@ -101,7 +101,10 @@ fn canonicalise<'a>(
 }
 
 /// The file is one line; what the harness put after it is trailing text and an error of the reader.
-pub(crate) fn canonical_digest(bytes: &mut Vec<u8>, rules: &Rules) -> Result<CanonicalDigest, CanonicalError> {
+pub(crate) fn canonical_digest(
+    bytes: &mut Vec<u8>,
+    rules: &Rules,
+) -> Result<CanonicalDigest, CanonicalError> {
     if bytes.last() == Some(&b'\n') {
         bytes.pop();
     }
@@ -160,12 +163,15 @@ fn outcome_of_digests(stable: &Both<bool>, equal: bool) -> RowOutcome {
 /// The outcome of a row, from its digests and coverage alone; `None` when a report could not be read, which the record
 /// says and nothing in it can prove.
 pub(crate) fn outcome_from_evidence(record: &RowRecord) -> Option<RowOutcome> {
-    let all_equal = |digests: &[CanonicalDigest]| digests.windows(2).all(|two| two[0].sha256 == two[1].sha256);
+    let all_equal =
+        |digests: &[CanonicalDigest]| digests.windows(2).all(|two| two[0].sha256 == two[1].sha256);
     if Side::BOTH.into_iter().any(|side| record.digests.get(side).is_empty()) {
         return None;
     }
-    let stable =
-        Both { baseline: all_equal(&record.digests.baseline), candidate: all_equal(&record.digests.candidate) };
+    let stable = Both {
+        baseline: all_equal(&record.digests.baseline),
+        candidate: all_equal(&record.digests.candidate),
+    };
     let both: Vec<CanonicalDigest> = [&record.digests.baseline, &record.digests.candidate]
         .into_iter()
         .flat_map(|digests| digests.iter().cloned())
@@ -180,7 +186,11 @@ pub(crate) fn outcome_from_evidence(record: &RowRecord) -> Option<RowOutcome> {
 }
 
 /// What a row and its window promise.
-pub(crate) fn expectation<'a>(definition: &'a Definition, row: &'a Row, totals: WorkloadTotals) -> Expectation<'a> {
+pub(crate) fn expectation<'a>(
+    definition: &'a Definition,
+    row: &'a Row,
+    totals: WorkloadTotals,
+) -> Expectation<'a> {
     Expectation::new(row, totals)
         .with_reviewed_exclusions(definition.reviewed_exclusions())
         .with_replay(definition.replay.arrival_speedup_ratio, u64::from(definition.trace.block_size.get()))
