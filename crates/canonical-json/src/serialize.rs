@@ -6,6 +6,7 @@ use serde::ser::{self, Serialize};
 use thiserror::Error;
 
 use crate::canonical::canonicalize;
+use crate::text::Text;
 use crate::write::push_escaped;
 use crate::{CanonicalError, Rules};
 
@@ -39,7 +40,11 @@ pub enum SerializeError {
 /// The lexical form of a value.
 ///
 /// Doubles are written with the fewest digits that read back as the same double, integers of any size with all their
-/// digits.
+/// digits. Numbers and values that `serde_json` keeps as text (its features `arbitrary_precision` and `raw_value`) stay
+/// that text.
+///
+/// Whoever reads doubles back must read them exactly: `str::parse` does, and so does `serde_json` with its feature
+/// `float_roundtrip`; without it, it can be off by one in the last bit.
 ///
 /// ```
 /// let value = std::collections::HashMap::from([("b", 0.1), ("a", 1e300)]);
@@ -119,12 +124,17 @@ struct Compound<'o> {
     out: &'o mut Vec<u8>,
     is_first: bool,
     close: &'static str,
+    /// It is not an object, but wraps the text of a value.
+    is_text: bool,
 }
+
+/// The names of structs by which `serde_json` says that the string in them is the text of a value.
+const TEXTS: [&str; 2] = ["$serde_json::private::Number", "$serde_json::private::RawValue"];
 
 impl<'o> Compound<'o> {
     fn open(out: &'o mut Vec<u8>, open: &str, close: &'static str) -> Self {
         out.extend_from_slice(open.as_bytes());
-        Compound { out, is_first: true, close }
+        Compound { out, is_first: true, close, is_text: false }
     }
 
     /// `{"variant":` and then what opens its content.
@@ -147,10 +157,25 @@ impl<'o> Compound<'o> {
     }
 
     fn member<T: Serialize + ?Sized>(&mut self, key: &str, value: &T) -> Result<()> {
+        if self.is_text {
+            return self.text(value);
+        }
         self.comma();
         Serializer { out: self.out }.string(key)?;
         self.out.push(b':');
         value.serialize(Serializer { out: self.out })
+    }
+
+    /// Writes the text that this string is, which is read like all the rest once everything is written.
+    fn text<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<()> {
+        let mut quoted = Vec::new();
+        value.serialize(Serializer { out: &mut quoted })?;
+        let quoted = String::from_utf8(quoted).map_err(<SerializeError as ser::Error>::custom)?;
+        let raw = quoted.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+        let raw =
+            raw.ok_or_else(|| <SerializeError as ser::Error>::custom("the text of a value is not a string"))?;
+        self.out.extend_from_slice(Text::new(raw, true).decode().as_bytes());
+        Ok(())
     }
 
     fn close(self) -> Result<()> {
@@ -264,7 +289,10 @@ impl<'o> ser::Serializer for Serializer<'o> {
         Ok(Compound::open(self.out, "{", "}"))
     }
 
-    fn serialize_struct(self, _: &'static str, _: usize) -> Result<Compound<'o>> {
+    fn serialize_struct(self, name: &'static str, _: usize) -> Result<Compound<'o>> {
+        if TEXTS.contains(&name) {
+            return Ok(Compound { is_text: true, ..Compound::open(self.out, "", "") });
+        }
         Ok(Compound::open(self.out, "{", "}"))
     }
 
@@ -422,6 +450,30 @@ mod tests {
             to_canonical_vec(&BTreeMap::from([((), 1)])),
             Err(SerializeError::Key { found: "null" })
         ));
+    }
+
+    #[test]
+    fn text_that_serde_json_keeps_is_kept() {
+        let raw = |text: &str| serde_json::value::RawValue::from_string(text.to_owned()).expect("a value");
+        check(&raw("1.50e+007"), "1.50e+007");
+        check(
+            &BTreeMap::from([("b", raw(r#"{ "z": "\u0041\n\"", "a": 123456789012345678901234567890.10 }"#))]),
+            r#"{"b":{"a":123456789012345678901234567890.10,"z":"A\n\""}}"#,
+        );
+    }
+
+    proptest::proptest! {
+        /// What is written for a double reads back as that double, bit for bit.
+        #[test]
+        fn every_double_comes_back(bits: u64, single: f32) {
+            let value = f64::from_bits(bits);
+            proptest::prop_assume!(value.is_finite() && single.is_finite());
+            let text = |value: &dyn Fn() -> Result<Vec<u8>>| String::from_utf8(value().expect("a number")).expect("text");
+            let double: f64 = text(&|| to_canonical_vec(&value)).parse().expect("a number");
+            proptest::prop_assert_eq!(double.to_bits(), bits);
+            let read: f32 = text(&|| to_canonical_vec(&single)).parse().expect("a number");
+            proptest::prop_assert_eq!(read.to_bits(), single.to_bits());
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use canonical_json::{DiffLimits, Event, Exclusion, Form, Reader, Rules, Unordered, canonicalize, diff, digest};
+use canonical_json::{DiffLimits, Event, Exclusion, Form, Reader, Rules, Sha256, Unordered, canonicalize, diff, digest};
 use serde_json::Value;
 
 /// Some sets of rules, by number.
@@ -13,13 +13,23 @@ pub fn rules(choice: u8) -> Rules {
         by: by.parse().expect("a pointer"),
     };
     let mut rules = Rules::new(if choice & 1 == 0 { Form::Lexical } else { Form::Jcs });
-    match choice >> 1 & 3 {
+    match choice >> 1 & 7 {
         1 => rules.exclusions = vec![exclusion("/a"), exclusion("/*/b"), exclusion("/*/*/0")],
         2 => rules.unordered = vec![unordered("", ""), unordered("/*", "/a"), unordered("/a/*", "/b/0")],
         3 => {
             rules.exclusions = vec![exclusion("/0"), exclusion("/*/*/b")];
             rules.unordered = vec![unordered("", "/a"), unordered("/*/*", "")];
         }
+        // Keys that are left out, and indices that are others in the canonical form.
+        4 => {
+            rules.exclusions = vec![exclusion("/*/*/a"), exclusion("/0/1")];
+            rules.unordered = vec![unordered("/*", "/a")];
+        }
+        5 => {
+            rules.exclusions = vec![exclusion("/0"), exclusion("/*/*/0")];
+            rules.unordered = vec![unordered("/0", ""), unordered("/1", "/0"), unordered("/2", "/1")];
+        }
+        6 => rules.unordered = vec![unordered("", "/0/a"), unordered("/*", "/a"), unordered("/0/0/b", "")],
         _ => {}
     }
     rules
@@ -48,6 +58,8 @@ pub fn check_reader(data: &[u8]) {
     let mut once = Vec::new();
     if canonicalize(text, &rules, &mut once).is_ok() {
         assert!(is_read);
+        let digested = digest(text, &rules).expect("it has a canonical form");
+        assert_eq!((digested.sha256, digested.bytes), (Sha256::of(&once), once.len() as u64));
         // What was left out or moved must not be looked for again in the same place.
         let form = Rules::new(rules.form);
         let mut twice = Vec::new();
@@ -101,7 +113,7 @@ pub fn check_diff(data: &[u8]) {
 mod tests {
     use super::*;
 
-    const DOCUMENTS: [&str; 12] = [
+    const DOCUMENTS: [&str; 14] = [
         "1.50e+007",
         "[-0, 0.0, 1E5, 123456789012345678901234567890.1234567890]",
         r#"{"b": [true, false, null], "a": {"z": 1e-5, "y": {}, "x": []}}"#,
@@ -110,6 +122,8 @@ mod tests {
         r#"[{"a":3,"b":[1]},{"b":[0],"a":1},{"a":2,"b":[5]}]"#,
         r#"{"a":[[3,1,2]],"0":{"b":1}}"#,
         "[[[[[[[[[[1]]]]]]]]]]",
+        r#"[[3,1,2],[[1,5],[0,4]],[[9,2],[8,1]]]"#,
+        r#"[[{"a":2,"b":[2,1]},{"a":1}],[{"b":0,"a":"k"}]]"#,
         "{\"a\":1,\"a\":2}",
         "[1,]",
         "",
@@ -120,7 +134,7 @@ mod tests {
     fn written_documents() {
         for text in DOCUMENTS {
             check_differential(text.as_bytes());
-            for choice in 0..8 {
+            for choice in 0..16 {
                 check_reader(&[&[choice], text.as_bytes()].concat());
                 for other in DOCUMENTS {
                     check_diff(&[&[choice], text.as_bytes(), &[0xFF], other.as_bytes()].concat());
