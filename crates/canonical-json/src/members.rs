@@ -485,9 +485,29 @@ pub(crate) fn compare_keys(a: &[u8], b: &[u8], skip: usize, form: Form) -> Order
     let is_near_escape = |key: &[u8]| key[difference.saturating_sub(5)..=difference].contains(&b'\\');
     let has_escape = (a_escaped || b_escaped) && (is_near_escape(a) || is_near_escape(b));
     if has_escape || (form == Form::Jcs && !(a_byte.is_ascii() && b_byte.is_ascii())) {
-        return compare_decoded(a, b, form);
+        let same = last_whole(&a[..difference]);
+        return compare_decoded(&a[same..], &b[same..], form);
     }
     a_byte.cmp(b_byte)
+}
+
+/// The longest an escape can be: two halves of a surrogate pair.
+const LONGEST_ESCAPE: usize = 12;
+
+/// A place close to the end of this part of a key that is inside of no escape that goes on, and of no character.
+///
+/// So keys that are the same for long are not decoded again and again while they are sorted.
+fn last_whole(part: &[u8]) -> usize {
+    let mut from = part.len().saturating_sub(LONGEST_ESCAPE);
+    // The first of a run of backslashes is itself not escaped. It may be in the midst of an earlier escape's digits,
+    // but that one is complete.
+    while from > 0 && (part[from - 1] == b'\\' || part[from] & 0xC0 == 0x80) {
+        from -= 1;
+    }
+    let whole = from + whole_escapes(&part[from..]);
+    // What differs may be the end of a character.
+    let cut = part[from..whole].iter().rev().take(3).position(|byte| *byte >= 0xC0);
+    cut.map_or(whole, |back| whole - back - 1)
 }
 
 /// Where a key ends, and whether it has escapes.
@@ -512,5 +532,54 @@ pub(crate) fn compare_decoded(a: &[u8], b: &[u8], form: Form) -> Ordering {
     match form {
         Form::Lexical => text(a).cmp(&text(b)),
         Form::Jcs => text(a).cmp_utf16(&text(b)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn check(parts: &[usize], ends: [&[usize]; 2]) {
+        const PARTS: [&str; 14] = [
+            "a",
+            "\\\\",
+            "\\n",
+            "\\\"",
+            "\\u0041",
+            "\\u00e9",
+            "é",
+            "\\ud83d\\ude00",
+            "\\uD83D\\uDE01",
+            "😀",
+            "ê",
+            "\u{e000}",
+            "\u{10000}",
+            "u12",
+        ];
+        let text = |end: &[usize]| parts.iter().chain(end).map(|part| PARTS[*part]).collect::<String>();
+        let keys = ends.map(text);
+        for form in [Form::Lexical, Form::Jcs] {
+            let expected = compare_decoded(keys[0].as_bytes(), keys[1].as_bytes(), form);
+            let [a, b] = keys.each_ref().map(|key| format!("{key}\": 1, \"other\""));
+            assert_eq!(compare_keys(a.as_bytes(), b.as_bytes(), 0, form), expected, "{keys:?}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(4000))]
+
+        #[test]
+        fn keys_are_compared_by_what_they_mean(
+            same in prop::collection::vec(0..14_usize, 0..20),
+            run in 0..40_usize,
+            a in prop::collection::vec(0..14_usize, 0..4),
+            b in prop::collection::vec(0..14_usize, 0..4),
+        ) {
+            check(&same, [&a, &b]);
+            // A long run of backslashes.
+            check(&[same, vec![1; run]].concat(), [&a, &b]);
+        }
     }
 }
