@@ -1,6 +1,7 @@
 //! Frames: a header, a body and an attachment.
 
 use std::marker::PhantomData;
+use std::ops::Range;
 
 use crate::error::FrameError;
 
@@ -240,6 +241,14 @@ fn frame_len<H: Header>(header: &H, limit_bytes: usize) -> Result<usize, FrameEr
     }
 }
 
+/// Where one whole frame is in the reader's buffer.
+#[derive(Debug)]
+pub(crate) struct FrameRange<H> {
+    pub(crate) header: H,
+    pub(crate) body: Range<usize>,
+    pub(crate) attachment: Range<usize>,
+}
+
 /// Cuts a stream of bytes into frames.
 ///
 /// Bytes go in at [`space`](FrameReader::space) and [`filled`](FrameReader::filled); frames come out of
@@ -312,6 +321,24 @@ impl<H: Header> FrameReader<H> {
         };
         self.start += len;
         Ok(Some(frame))
+    }
+
+    /// As [`next_frame`](FrameReader::next_frame), but says where body and attachment are instead of borrowing them.
+    #[inline]
+    pub(crate) fn next_range(&mut self) -> Result<Option<FrameRange<H>>, FrameError> {
+        let start = self.start;
+        let Some(frame) = self.next_frame()? else {
+            return Ok(None);
+        };
+        let body_end = start + H::BYTES + frame.body.len();
+        let attachment = body_end..body_end + frame.attachment.len();
+        Ok(Some(FrameRange { header: frame.header, body: start + H::BYTES..body_end, attachment }))
+    }
+
+    /// What [`next_range`](FrameReader::next_range) located, until more bytes are read.
+    #[inline]
+    pub(crate) fn bytes(&self, range: Range<usize>) -> &[u8] {
+        &self.buffer[range]
     }
 
     /// How many bytes wait for the rest of their frame.

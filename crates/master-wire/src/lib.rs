@@ -45,6 +45,8 @@
 
 mod body;
 mod codec;
+mod connection;
+mod detect;
 mod dialect;
 mod error;
 mod frame;
@@ -53,12 +55,16 @@ mod literal;
 mod message;
 mod rpc;
 mod schema;
+mod session;
+mod socket;
 mod types;
 mod visit;
 mod wire;
 
 pub use body::{Body, Envelope, Style};
 pub use codec::{Decoder, Encoder, Measure, Width};
+pub use connection::{CallError, ConnectError, ConnectOptions, Connection, Reconnect};
+pub use detect::{DetectError, Detected, Probe};
 pub use dialect::Dialect;
 pub use error::{
     DecodeError, EncodeError, ErrorCode, FrameError, ReplyError, RequestError, RpcErrorCode, RpcFailure,
@@ -72,6 +78,8 @@ pub use rpc::{
     ExistKey, GetFsdir, GetReplicaList, GetStorageConfig, MountSegment, Ping, PutEnd, PutRevoke, PutStart,
     ReMountSegment, Remove, RemoveAll, Request, Response, Rpc, ServiceReady, Signature, UnmountSegment,
 };
+pub use session::{Arrived, ProtocolError, Session, SessionOptions, SubmitError, Ticket};
+pub use socket::Liveness;
 pub use types::{
     Buffer, BufferReplica, ClientStatus, DataType, DfsReplica, DiskReplica, LocalDiskReplica, Location,
     ObjectMeta, PingReport, Replica, ReplicaList, ReplicaStatus, ReplicaType, ReplicateConfig, Segment,

@@ -1,4 +1,5 @@
 //! What must hold for any bytes and any values.
+#![expect(clippy::unwrap_used, reason = "a test panics at every surprise")]
 
 #[path = "../fuzz/src/lib.rs"]
 #[allow(unreachable_pub, reason = "the fuzz targets use it as a crate")]
