@@ -1,15 +1,11 @@
-//! The `replay-master` command: not built yet, and it says so.
+//! The `replay-master` command: see `replay-master --help`.
 
-use clap::Parser;
-use command_line::Exit;
+mod cli;
+mod failure;
+mod inspect;
+mod rewrite;
+mod validate;
 
-/// Replay a timestamped trace of master RPC intents against a Mooncake master: not built yet.
-#[derive(Debug, Parser)]
-#[command(name = "replay-master", version, after_help = Exit::help_table())]
-struct Cli {}
-
-fn main() -> Exit {
-    let Cli {} = Cli::parse();
-    eprintln!("replay-master: not built yet");
-    Exit::Usage
+fn main() -> command_line::Exit {
+    command_line::guard("replay-master", cli::run)
 }

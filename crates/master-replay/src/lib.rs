@@ -3,8 +3,12 @@
 #![deny(missing_docs)]
 
 mod contract;
+mod schedule;
 
 pub use contract::{
     Action, ConvertError, Dialect, Event, Fault, Intent, Op, OpStats, Phase, PhaseCounts, Rule, Sliced, Trace,
     TraceError, TraceStats, TraceWriter, Values, Window, WriteTraceError, convert_to_v2, slice_trace,
+};
+pub use schedule::{
+    CLOCK_LIMIT_US, ScheduleError, Scheduler, Shard, ShardError, Shares, Speed, SpeedError, Step,
 };

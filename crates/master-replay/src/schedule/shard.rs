@@ -1,0 +1,130 @@
+//! One trace, several replayers.
+
+use std::fmt;
+use std::num::NonZeroU32;
+use std::str::FromStr;
+
+use thiserror::Error;
+
+use crate::contract::{Phase, Trace};
+
+/// One replayer of several: `0/4` is the first of four.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shard {
+    /// Which, from 0.
+    pub index: u32,
+    /// Of how many.
+    pub count: NonZeroU32,
+}
+
+/// What is not a shard.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("read the shard {text}: it is written K/N, with K from 0 to N-1")]
+pub struct ShardError {
+    /// What was given.
+    pub text: String,
+}
+
+impl FromStr for Shard {
+    type Err = ShardError;
+
+    fn from_str(text: &str) -> Result<Self, ShardError> {
+        let error = || ShardError { text: text.to_owned() };
+        let (index, count) = text.split_once('/').ok_or_else(error)?;
+        let shard = Shard {
+            index: index.parse().map_err(|_| error())?,
+            count: count.parse().map_err(|_| error())?,
+        };
+        if shard.index < shard.count.get() { Ok(shard) } else { Err(error()) }
+    }
+}
+
+impl fmt::Display for Shard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.index, self.count)
+    }
+}
+
+/// Which replayer sends each event.
+///
+/// Events that depend on each other within the workload belong to one replayer, so replayers need to wait for each
+/// other only between phases. The groups are handed out in file order, each to the replayer with the fewest events so
+/// far, which depends on nothing but the trace and the number of replayers. Setup and teardown belong to the first.
+#[derive(Clone, Debug)]
+pub struct Shares {
+    shards: Vec<u32>,
+    counts: Vec<u64>,
+}
+
+impl Shares {
+    /// Shares a trace among so many replayers.
+    #[must_use]
+    pub fn of(trace: &Trace, count: NonZeroU32) -> Self {
+        let workload = trace.phase_range(Phase::Workload);
+        let mut groups = Groups::new(trace.len());
+        for index in workload.clone() {
+            for dependency in trace.event(index).dependencies().iter().filter(|d| workload.contains(d)) {
+                groups.join(index, *dependency);
+            }
+        }
+        let mut sizes = vec![0_u64; trace.len()];
+        workload.clone().for_each(|index| sizes[groups.root(index) as usize] += 1);
+        let mut shares = Shares { shards: vec![u32::MAX; trace.len()], counts: vec![0; count.get() as usize] };
+        for index in (0..).take(trace.len()) {
+            // A group's root is its first event.
+            let root = groups.root(index) as usize;
+            if !workload.contains(&index) {
+                shares.shards[index as usize] = 0;
+            } else if shares.shards[root] == u32::MAX {
+                shares.shards[root] = shares.give(sizes[root]);
+            }
+            shares.shards[index as usize] = shares.shards[root];
+        }
+        shares
+    }
+
+    fn give(&mut self, events: u64) -> u32 {
+        let fewest = self.counts.iter().enumerate().min_by_key(|(_, count)| **count);
+        let shard = fewest.map_or(0, |(shard, _)| shard);
+        self.counts[shard] += events;
+        u32::try_from(shard).unwrap_or(0)
+    }
+
+    /// Which replayer sends this event.
+    #[must_use]
+    pub fn shard_of(&self, index: u32) -> u32 {
+        self.shards[index as usize]
+    }
+
+    /// How many workload events each replayer has.
+    #[must_use]
+    pub fn counts(&self) -> &[u64] {
+        &self.counts
+    }
+}
+
+/// Disjoint sets whose root is their smallest member.
+struct Groups {
+    parent: Vec<u32>,
+}
+
+impl Groups {
+    fn new(count: usize) -> Self {
+        Groups { parent: (0..).take(count).collect() }
+    }
+
+    fn root(&mut self, mut index: u32) -> u32 {
+        while self.parent[index as usize] != index {
+            let parent = self.parent[index as usize];
+            // Halving the path keeps it short.
+            self.parent[index as usize] = self.parent[parent as usize];
+            index = parent;
+        }
+        index
+    }
+
+    fn join(&mut self, one: u32, other: u32) {
+        let (one, other) = (self.root(one), self.root(other));
+        self.parent[one.max(other) as usize] = one.min(other);
+    }
+}
