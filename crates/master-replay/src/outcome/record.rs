@@ -1,0 +1,243 @@
+//! One sample for every event, in columns.
+
+use hashbrown::HashMap;
+use serde::{Deserialize, Serialize};
+
+use crate::contract::{Phase, Trace};
+use crate::schedule::Speed;
+
+macro_rules! statuses {
+    ($($(#[doc = $doc:literal])+ $name:ident = $field:ident,)+) => {
+        /// What became of one key of one event.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum KeyStatus { $($(#[doc = $doc])+ $name,)+ }
+
+        impl KeyStatus {
+            /// Every status.
+            pub const ALL: &[KeyStatus] = &[$(KeyStatus::$name),+];
+        }
+
+        /// How many keys had each status.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+        pub struct KeyStatusCounts { $($(#[doc = $doc])+ pub $field: u64,)+ }
+
+        impl KeyStatusCounts {
+            /// Counts these.
+            #[must_use]
+            pub fn of(statuses: &[KeyStatus]) -> Self {
+                let mut counts = KeyStatusCounts::default();
+                statuses.iter().for_each(|status| match status { $(KeyStatus::$name => counts.$field += 1,)+ });
+                counts
+            }
+
+            /// Adds others.
+            pub fn add(&mut self, other: &KeyStatusCounts) {
+                $(self.$field += other.$field;)+
+            }
+        }
+    };
+}
+
+statuses! {
+    /// The master did what was asked.
+    Ok = ok,
+    /// There is no such object.
+    Miss = miss,
+    /// There is one, but nobody has finished writing it.
+    NotReady = not_ready,
+    /// There is one already.
+    AlreadyExists = already_exists,
+    /// Anything else went wrong.
+    Error = error,
+    /// The key was not sent, because its write did not start.
+    Skipped = skipped,
+}
+
+const SENT: u8 = 1;
+const FINISHED: u8 = 2;
+
+/// What became of every event of a trace: 17 bytes for an event, one for a key.
+#[derive(Clone, Debug)]
+pub struct Outcomes {
+    speed: Speed,
+    phase_origins_us: [Option<u64>; 3],
+    start_us: Vec<u64>,
+    finish_us: Vec<u64>,
+    flags: Vec<u8>,
+    statuses: Vec<KeyStatus>,
+    /// The few events with an error, in the order in which they finished, and the few texts that those have.
+    errors: HashMap<u32, u32>,
+    texts: Vec<Box<str>>,
+    text_numbers: HashMap<Box<str>, u32>,
+}
+
+/// What became of one event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Sample<'o> {
+    /// Where its phase began.
+    pub phase_origin_us: u64,
+    /// When it was due.
+    pub scheduled_us: u64,
+    /// When it was sent, or was found to have nothing to send.
+    pub start_us: u64,
+    /// When its reply was read.
+    pub finish_us: u64,
+    /// Whether anything was sent.
+    pub rpc_sent: bool,
+    /// What became of each key.
+    pub statuses: &'o [KeyStatus],
+    /// What went wrong; empty if nothing did.
+    pub error: &'o str,
+}
+
+impl Sample<'_> {
+    /// How long the event waited after it was due.
+    #[must_use]
+    pub fn dispatch_lag_us(&self) -> u64 {
+        self.start_us.saturating_sub(self.scheduled_us)
+    }
+
+    /// From sending to reading the reply.
+    #[must_use]
+    pub fn call_us(&self) -> u64 {
+        self.finish_us.saturating_sub(self.start_us)
+    }
+
+    /// From when it was due to reading the reply: what a caller would have waited who did not wait for our queue.
+    #[must_use]
+    pub fn from_due_us(&self) -> u64 {
+        self.finish_us.saturating_sub(self.scheduled_us)
+    }
+}
+
+impl Outcomes {
+    /// Nothing has happened yet.
+    #[must_use]
+    pub fn new(trace: &Trace, speed: Speed) -> Self {
+        Outcomes {
+            speed,
+            phase_origins_us: [None; 3],
+            start_us: vec![0; trace.len()],
+            finish_us: vec![0; trace.len()],
+            flags: vec![0; trace.len()],
+            statuses: vec![KeyStatus::Skipped; trace.planned_keys()],
+            errors: HashMap::new(),
+            texts: Vec::new(),
+            text_numbers: HashMap::new(),
+        }
+    }
+
+    /// Where a phase began.
+    pub fn begin_phase(&mut self, phase: Phase, origin_us: u64) {
+        self.phase_origins_us[phase as usize] = Some(origin_us);
+    }
+
+    /// Where a phase began, if it did.
+    #[must_use]
+    pub fn phase_origin_us(&self, phase: Phase) -> Option<u64> {
+        self.phase_origins_us[phase as usize]
+    }
+
+    /// The speed of the replay.
+    #[must_use]
+    pub fn speed(&self) -> Speed {
+        self.speed
+    }
+
+    /// The event was dispatched.
+    pub fn start(&mut self, event: u32, now_us: u64) {
+        self.start_us[event as usize] = now_us;
+    }
+
+    /// The event has ended.
+    pub fn finish(&mut self, event: u32, now_us: u64, rpc_sent: bool) {
+        self.finish_us[event as usize] = now_us;
+        self.flags[event as usize] = FINISHED | if rpc_sent { SENT } else { 0 };
+    }
+
+    /// Keeps the event's first error.
+    pub fn set_error(&mut self, event: u32, text: &str) {
+        let number = match self.text_numbers.get(text) {
+            Some(number) => *number,
+            None => {
+                let number = u32::try_from(self.texts.len()).unwrap_or(u32::MAX);
+                self.texts.push(text.into());
+                self.text_numbers.insert(text.into(), number);
+                number
+            }
+        };
+        self.errors.entry(event).or_insert(number);
+    }
+
+    /// What became of some keys, by their places among all planned keys.
+    pub fn statuses_mut(&mut self, keys: std::ops::Range<usize>) -> &mut [KeyStatus] {
+        &mut self.statuses[keys]
+    }
+
+    /// What became of some keys.
+    #[must_use]
+    pub fn statuses(&self, keys: std::ops::Range<usize>) -> &[KeyStatus] {
+        &self.statuses[keys]
+    }
+
+    /// Whether the event has ended.
+    #[must_use]
+    pub fn is_finished(&self, event: u32) -> bool {
+        self.flags[event as usize] & FINISHED != 0
+    }
+
+    /// The event's error; empty if it has none.
+    #[must_use]
+    pub fn error(&self, event: u32) -> &str {
+        self.errors.get(&event).map_or("", |number| &self.texts[*number as usize])
+    }
+
+    /// What became of an event.
+    #[must_use]
+    pub fn sample(&self, trace: &Trace, event: u32) -> Sample<'_> {
+        let found = trace.event(event);
+        let phase_origin_us = self.phase_origins_us[found.phase() as usize].unwrap_or(0);
+        let due_us = self.speed.due_us(found.timestamp_us()).unwrap_or(u64::MAX);
+        Sample {
+            phase_origin_us,
+            scheduled_us: phase_origin_us.saturating_add(due_us),
+            start_us: self.start_us[event as usize],
+            finish_us: self.finish_us[event as usize],
+            rpc_sent: self.flags[event as usize] & SENT != 0,
+            statuses: &self.statuses[found.key_range()],
+            error: self.error(event),
+        }
+    }
+
+    /// Whether any event has an error, or any key of any event.
+    #[must_use]
+    pub fn has_errors(&self) -> bool {
+        !self.errors.is_empty() || self.statuses.contains(&KeyStatus::Error)
+    }
+
+    /// The errors by how many events have them, most frequent first.
+    #[must_use]
+    pub fn error_counts(&self) -> Vec<(&str, u64)> {
+        let mut counts = vec![0; self.texts.len()];
+        self.errors.values().for_each(|number| counts[*number as usize] += 1);
+        let mut counts: Vec<(&str, u64)> = self.texts.iter().map(|text| &**text).zip(counts).collect();
+        counts.sort_by_key(|(text, count)| (std::cmp::Reverse(*count), *text));
+        counts
+    }
+
+    /// Takes the events of another replayer of the same trace, those that `is_theirs` says.
+    pub fn merge(&mut self, trace: &Trace, other: &Outcomes, is_theirs: impl Fn(u32) -> bool) {
+        for event in trace.events().filter(|event| is_theirs(event.index())) {
+            let (index, at) = (event.index(), event.index() as usize);
+            self.start_us[at] = other.start_us[at];
+            self.finish_us[at] = other.finish_us[at];
+            self.flags[at] = other.flags[at];
+            self.statuses[event.key_range()].copy_from_slice(other.statuses(event.key_range()));
+            if !other.error(index).is_empty() {
+                self.set_error(index, other.error(index));
+            }
+        }
+    }
+}
