@@ -67,9 +67,9 @@ pub fn canonicalize(input: &[u8], rules: &Rules, mut out: impl Write) -> Result<
 
 /// The digest of the canonical form of a document.
 ///
-/// Input that already is canonical is only looked at, once. Any other takes an index: two bytes for each member of an
-/// object whose keys are not in order, and twelve for the object; objects of fewer than some thirty bytes, nothing else
-/// in the document, and none in order would make it as large as the input. The canonical form never is in memory.
+/// Input that already is canonical is only looked at, once. Any other takes an index of at most about six tenths of its
+/// size, and usually much less; the canonical form never is in memory. (Unordered arrays take more, see
+/// [`crate::Unordered`].)
 ///
 /// # Errors
 ///

@@ -2,8 +2,9 @@
 //! the document.
 //!
 //! Memory is what counts here: an input of many small members must not cost more than six tenths of itself. So an open
-//! container only keeps where its members start, a closed one that was in order keeps nothing, and one that was not
-//! keeps two bytes a member unless it is longer than 64 KiB.
+//! container only keeps where its members start, and a closed one that was in order keeps nothing. One that was not
+//! keeps eight bytes in all if it has two or three members and is short, else one byte a member, or two if it is longer
+//! than 255 bytes, or four if it is longer than 64 KiB.
 
 use std::cmp::Ordering;
 use std::fmt::Debug;
@@ -14,11 +15,16 @@ use crate::text::Text;
 
 /// A position in the input: `u32` where that is enough.
 pub(crate) trait Position: Copy + Ord + Default + Debug {
+    /// The greatest.
+    const MAX: usize;
+
     fn new(position: usize) -> Self;
     fn get(self) -> usize;
 }
 
 impl Position for u32 {
+    const MAX: usize = u32::MAX as usize;
+
     #[inline(always)]
     fn new(position: usize) -> Self {
         debug_assert!(u32::try_from(position).is_ok());
@@ -34,6 +40,8 @@ impl Position for u32 {
 }
 
 impl Position for usize {
+    const MAX: usize = usize::MAX;
+
     #[inline(always)]
     fn new(position: usize) -> Self {
         position
@@ -55,8 +63,10 @@ pub(crate) struct Index<O> {
     /// Where the members of open objects start, outermost object first.
     open: Vec<O>,
     records: Vec<Record<O>>,
-    /// For each short record: how many members, then where the container ends and where they start, both from the
-    /// start of the container.
+    /// For each record of up to 255 bytes: how many members, then where the container ends and where they start, both
+    /// from the start of the container.
+    tiny: Vec<u8>,
+    /// The same for records of up to 64 KiB.
     short: Vec<u16>,
     long: Vec<Long<O>>,
     scratch: Scratch<O>,
@@ -74,19 +84,79 @@ struct Scratch<O> {
 #[derive(Clone, Copy, Debug)]
 struct Record<O> {
     start: O,
-    /// Where the order is: twice a place in `short`, or twice one in `long` and one more.
+    /// Where the order is, or the order itself; the two lowest bits say which.
     place: O,
 }
+
+/// The rest of a place is one in `tiny`.
+const TINY: usize = 0;
+/// The rest of a place is one in `short`.
+const SHORT: usize = 1;
+/// The rest of a place is one in `long`.
+const LONG: usize = 2;
+/// The rest of a place is a [`Packed`].
+const PACKED: usize = 3;
 
 #[derive(Clone, Debug)]
 struct Long<O> {
     end: usize,
+    /// The members of containers around it come before its own.
     starts: Vec<O>,
+    base: usize,
+}
+
+/// Two or three members, and where their container ends, from its start, in thirty bits: the lowest says whether there
+/// are three.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Packed(usize);
+
+impl Packed {
+    fn new<O: Position>(members: &[O], start: usize, end: usize) -> Option<Self> {
+        let is_three = match members.len() {
+            2 => false,
+            3 => true,
+            _ => return None,
+        };
+        let empty = Packed(usize::from(is_three));
+        if end - start > empty.mask() {
+            return None;
+        }
+        let fields = std::iter::once(end).chain(members.iter().map(|member| member.get()));
+        let packed = fields.enumerate().fold(empty.0, |packed, (field, position)| {
+            packed | distance(start, position, empty.mask()) << empty.shift(field)
+        });
+        Some(Packed(packed))
+    }
+
+    fn width(self) -> usize {
+        if self.0 & 1 == 1 { 7 } else { 9 }
+    }
+
+    fn mask(self) -> usize {
+        (1 << self.width()) - 1
+    }
+
+    fn shift(self, field: usize) -> usize {
+        1 + self.width() * field
+    }
+
+    /// The end of the container, and then its members.
+    #[inline(always)]
+    fn field(self, field: usize) -> usize {
+        self.0 >> self.shift(field) & self.mask()
+    }
+
+    #[inline(always)]
+    fn member(self, member: usize) -> Option<usize> {
+        (member < 2 + (self.0 & 1)).then(|| self.field(member + 1))
+    }
 }
 
 /// The members of a recorded container, in canonical order.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Order<'i, O> {
+    Packed { base: usize, packed: Packed },
+    Tiny { base: usize, end: u8, starts: &'i [u8] },
     Short { base: usize, end: u16, starts: &'i [u16] },
     Long { end: usize, starts: &'i [O] },
 }
@@ -95,6 +165,8 @@ impl<O: Position> Order<'_, O> {
     #[inline(always)]
     pub(crate) fn get(&self, member: usize) -> Option<usize> {
         match self {
+            Order::Packed { base, packed } => Some(base + packed.member(member)?),
+            Order::Tiny { base, starts, .. } => Some(base + usize::from(*starts.get(member)?)),
             Order::Short { base, starts, .. } => Some(base + usize::from(*starts.get(member)?)),
             Order::Long { starts, .. } => Some(starts.get(member)?.get()),
         }
@@ -104,6 +176,8 @@ impl<O: Position> Order<'_, O> {
     #[inline(always)]
     pub(crate) fn end(&self) -> usize {
         match self {
+            Order::Packed { base, packed } => base + packed.field(0),
+            Order::Tiny { base, end, .. } => base + usize::from(*end),
             Order::Short { base, end, .. } => base + usize::from(*end),
             Order::Long { end, .. } => *end,
         }
@@ -161,22 +235,40 @@ impl<O: Position> Index<O> {
 
     fn keep(&mut self, base: usize, start: usize, end: usize) {
         let members = &self.open[base..];
-        let count = u16::try_from(members.len());
-        let place = match count {
-            Ok(count) if end - start <= usize::from(u16::MAX) => {
-                let place = self.short.len() * 2;
-                self.short.extend([count, short_distance(start, end)]);
-                self.short.extend(members.iter().map(|member| short_distance(start, member.get())));
-                place
-            }
-            _ => {
-                // The outermost object gives its list away, so that there never are two of a long one.
-                let starts = if base == 0 { std::mem::take(&mut self.open) } else { members.to_vec() };
-                self.long.push(Long { end, starts });
-                self.long.len() * 2 - 1
-            }
+        let positions = std::iter::once(end).chain(members.iter().map(|member| member.get()));
+        let count = members.len();
+        // Only many gigabytes of unordered arrays can fill a list so far that places in it do not fit.
+        let has_room = |length: usize| length <= O::MAX >> 2;
+        let place = if let Some(Packed(packed)) = Packed::new(members, start, end) {
+            packed << 2 | PACKED
+        } else if end - start <= usize::from(u8::MAX) && has_room(self.tiny.len()) {
+            let place = self.tiny.len();
+            self.tiny.push(narrow(count));
+            self.tiny
+                .extend(positions.map(|position| narrow::<u8>(distance(start, position, u8::MAX.into()))));
+            place << 2 | TINY
+        } else if end - start <= usize::from(u16::MAX) && has_room(self.short.len()) {
+            let place = self.short.len();
+            self.short.push(narrow(count));
+            self.short
+                .extend(positions.map(|position| narrow::<u16>(distance(start, position, u16::MAX.into()))));
+            place << 2 | SHORT
+        } else {
+            self.keep_long(base, end);
+            (self.long.len() - 1) << 2 | LONG
         };
         self.records.push(Record { start: O::new(start), place: O::new(place) });
+    }
+
+    fn keep_long(&mut self, base: usize, end: usize) {
+        if base > self.open.len() / 2 {
+            self.long.push(Long { end, starts: self.open[base..].to_vec(), base: 0 });
+            return;
+        }
+        // It takes the list of open members, which mostly are its own, so that there never are two of a long one.
+        let around = self.open[..base].to_vec();
+        let starts = std::mem::replace(&mut self.open, around);
+        self.long.push(Long { end, starts, base });
     }
 
     /// The document is complete.
@@ -211,20 +303,34 @@ impl<O: Position> Index<O> {
     #[inline(always)]
     pub(crate) fn order(&self, record: usize) -> Order<'_, O> {
         let Record { start, place } = self.records[record];
-        let at = place.get() / 2;
-        if place.get() & 1 == 1 {
-            let Long { end, starts } = &self.long[at];
-            return Order::Long { end: *end, starts };
+        let (at, base) = (place.get() >> 2, start.get());
+        match place.get() & 3 {
+            PACKED => Order::Packed { base, packed: Packed(at) },
+            TINY => {
+                let starts = &self.tiny[at + 2..at + 2 + usize::from(self.tiny[at])];
+                Order::Tiny { base, end: self.tiny[at + 1], starts }
+            }
+            SHORT => {
+                let starts = &self.short[at + 2..at + 2 + usize::from(self.short[at])];
+                Order::Short { base, end: self.short[at + 1], starts }
+            }
+            _ => {
+                let Long { end, starts, base } = &self.long[at];
+                Order::Long { end: *end, starts: &starts[*base..] }
+            }
         }
-        let count = usize::from(self.short[at]);
-        let starts = &self.short[at + 2..at + 2 + count];
-        Order::Short { base: start.get(), end: self.short[at + 1], starts }
     }
 }
 
-/// In a block that turns out to be wrong a key can be found where there is none; then nobody will look at the record.
-fn short_distance(from: usize, to: usize) -> u16 {
-    to.checked_sub(from).and_then(|distance| u16::try_from(distance).ok()).unwrap_or(0)
+/// How far a position is behind another. In a block that turns out to be wrong a key can be found where there is none,
+/// and be too far away; then nobody will look at the record.
+fn distance(from: usize, to: usize, max: usize) -> usize {
+    to.checked_sub(from).filter(|distance| *distance <= max).unwrap_or(0)
+}
+
+/// A number that is known to fit; see [`distance`] for when it does not.
+fn narrow<T: TryFrom<usize> + Default>(number: usize) -> T {
+    T::try_from(number).unwrap_or_default()
 }
 
 /// Up to this many members are sorted by counting, for each, how many come before it.

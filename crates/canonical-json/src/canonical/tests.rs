@@ -172,6 +172,41 @@ fn every_short_text() {
     }
 }
 
+/// Records of every kind: packed, of bytes, of two bytes, and the lengths at which one kind follows the other.
+#[test]
+fn objects_of_every_length() {
+    let lengths = (0..10).chain(110..135).chain(240..265).chain(500..520).chain([65_500, 65_535, 70_000]);
+    for length in lengths {
+        for count in 2..9 {
+            let members: Vec<String> = (0..count).rev().map(|i| format!("\"k{i}\":{i}")).collect();
+            let object = format!("{{{},\"a\":\"{}\"}}", members.join(","), "x".repeat(length));
+            if length > 1000 && count != 3 {
+                continue;
+            }
+            check_outcome(object.as_bytes(), &Rules::default());
+            // In another, which has some members before and some after.
+            let nested = format!("{{\"z\":[{object}],\"y\":0,\"x\":{object},\"a\": 1}}");
+            check_outcome(nested.as_bytes(), &Rules::default());
+        }
+    }
+}
+
+/// Objects that are so long that the list of open members changes hands, in others before and after.
+#[test]
+fn long_objects_in_others() {
+    let object = |count: usize, inner: &str| {
+        let member =
+            |i: usize| format!("\"key {:05}\":{}", i * 7 % count, if i == count / 2 { inner } else { "1" });
+        format!("{{{}}}", (0..count).map(member).collect::<Vec<_>>().join(","))
+    };
+    for counts in [[10_000, 10], [10, 10_000], [10_000, 10_001], [20_000, 6_000]] {
+        let innermost = object(6_000, "[2,{\"b\":1,\"a\":2}]");
+        let text = object(counts[0], &object(counts[1], &innermost));
+        let fast = fast_outcome::<u32>(Level::detect(), text.as_bytes(), &Rules::default());
+        assert!(fast == plain_outcome(text.as_bytes(), &Rules::default()), "{counts:?}");
+    }
+}
+
 /// What the rules refuse, by both ways, and why.
 #[test]
 fn what_does_not_fit_the_rules() {
