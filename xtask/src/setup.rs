@@ -36,6 +36,19 @@ const HWLOC: Part = Part {
     debian: &["pkg-config", "libhwloc-dev", "libudev-dev"],
 };
 
+const PYTHON: Part = Part {
+    name: "python3 with venv",
+    why: "real masters are installed into virtual environments by the tests of master-wire",
+    present: || works("python3", &["-c", "import ensurepip, venv"]),
+    debian: &["python3", "python3-venv"],
+};
+const IBVERBS: Part = Part {
+    name: "libibverbs",
+    why: "real masters load it when they start",
+    present: || works("sh", &["-c", "PATH=$PATH:/sbin:/usr/sbin; ldconfig -p | grep -q libibverbs.so.1"]),
+    debian: &["libibverbs1"],
+};
+
 /// What `cargo xtask parity` needs.
 pub(crate) fn for_parity() -> Result<()> {
     ensure(&[COMPILER, GIT])
@@ -43,7 +56,7 @@ pub(crate) fn for_parity() -> Result<()> {
 
 /// What the tests need.
 pub(crate) fn for_tests() -> Result<()> {
-    ensure(&[COMPILER, GIT, HWLOC])?;
+    ensure(&[COMPILER, GIT, HWLOC, PYTHON, IBVERBS])?;
     ensure_cargo_tool("nextest", "cargo-nextest")
 }
 

@@ -49,6 +49,7 @@ mod connection;
 mod detect;
 mod dialect;
 mod error;
+mod fake;
 mod frame;
 mod list;
 mod literal;
@@ -70,6 +71,7 @@ pub use error::{
     DecodeError, EncodeError, ErrorCode, FrameError, ReplyError, RequestError, RpcErrorCode, RpcFailure,
     UnknownFunction,
 };
+pub use fake::FakeSegment;
 pub use frame::{DEFAULT_FRAME_LIMIT_BYTES, Frame, FrameReader, Header, RequestHeader, ResponseHeader};
 pub use list::{List, ListIter};
 pub use message::{decode_reply, decode_request, decode_response, encode_request};

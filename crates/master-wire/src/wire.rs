@@ -1,6 +1,8 @@
 //! Values on the wire: what a type must say of itself, and the types all others are made of.
 
 use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+use std::time::Instant;
 
 use crate::codec::{Decoder, Encoder, Measure};
 use crate::dialect::Dialect;
@@ -189,6 +191,13 @@ impl Uuid {
     #[must_use]
     pub const fn new(first: u64, second: u64) -> Self {
         Uuid { first, second }
+    }
+
+    /// One that nobody else has, as good as certainly. Not for secrets.
+    #[must_use]
+    pub fn random() -> Self {
+        let half = || RandomState::new().hash_one(Instant::now());
+        Uuid { first: half(), second: half() }
     }
 }
 

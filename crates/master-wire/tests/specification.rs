@@ -1,5 +1,4 @@
 //! The numbers of the specification against what follows from the schema.
-#![expect(clippy::unwrap_used, reason = "a test panics at every surprise")]
 
 use master_wire::{ClientStatus, Dialect, ErrorCode, ReplicaStatus, ReplicaType, Rpc, RpcErrorCode};
 
