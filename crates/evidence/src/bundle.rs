@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 
 use crate::file::{FileWriter, Pending, Temporary, make_parents, sync_parent};
 use crate::journal::{
-    JournalError, JournalProblem, JournalWriter, Record, is_absent, read_bytes, scan, unix_ms,
+    JournalError, JournalProblem, JournalWriter, Record, Syncer, Wait, is_absent, read_bytes, scan, unix_ms,
 };
 use crate::layout::{JOURNAL, LAYOUT_VERSION, MANIFEST, RECOVERED, SCRATCH, TEMPORARY, sync_dir, walk};
 use crate::manifest::{self, Manifest};
@@ -313,10 +313,33 @@ impl Bundle {
     /// The kind is not allowed, the payload cannot be written as JSON, or the storage failed. After a failed write
     /// the journal ends with the last whole record, or the bundle refuses every further record.
     pub fn append(&self, kind: &str, payload: &impl Serialize) -> Result<Entry, AppendError> {
-        if !is_kind(kind) {
-            return Err(AppendError::Kind(kind.to_owned()));
-        }
+        check_kind(kind)?;
         self.record(kind, payload)
+    }
+
+    /// Adds a record to the journal without waiting for the disk. When the call returns, the record survives the end
+    /// of this process however it comes; a power cut may still take it and what was appended after it, never anything
+    /// before it that was waited for.
+    ///
+    /// It is waited for by the next [`Bundle::append`], by every call that records a file, by [`Bundle::seal`], and by
+    /// a [`Syncer`], which may do so on another thread. It is for a writer whose next step must not wait and that says
+    /// what it may lose.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Bundle::append`].
+    pub fn append_deferred(&self, kind: &str, payload: &impl Serialize) -> Result<Entry, AppendError> {
+        check_kind(kind)?;
+        append_to(&mut self.state(), kind, payload, Wait::ForNothing)
+    }
+
+    /// What waits for the disk while records are appended.
+    ///
+    /// # Errors
+    ///
+    /// The operating system gave no descriptor.
+    pub fn syncer(&self) -> Result<Syncer, StorageError> {
+        self.state().journal.syncer().storage("open", JOURNAL)
     }
 
     /// Writes a file and records it.
@@ -426,7 +449,7 @@ impl Bundle {
             return Err(WriteError::Exists(file.path));
         }
         let FileRef { path, sha256, bytes } = file.clone();
-        append_to(state, WRITTEN, &Written { path, sha256, bytes, replaces: before })?;
+        append_to(state, WRITTEN, &Written { path, sha256, bytes, replaces: before }, Wait::ForTheDisk)?;
         state.files.insert(file.path.clone(), file.clone());
         Ok(file)
     }
@@ -443,7 +466,8 @@ impl Bundle {
         let file = state.files.get(path.as_str()).cloned();
         let file = file.ok_or_else(|| RemoveError::Unrecorded(path.to_string()))?;
         let FileRef { path: name, sha256, bytes } = file.clone();
-        append_to(&mut state, REMOVED, &Removed { path: name, sha256, bytes, reason: reason.to_owned() })?;
+        let removed = Removed { path: name, sha256, bytes, reason: reason.to_owned() };
+        append_to(&mut state, REMOVED, &removed, Wait::ForTheDisk)?;
         state.files.remove(path.as_str());
         remove_durably(&path.below(&self.dir)).storage("remove", path.as_str())?;
         Ok(file)
@@ -480,7 +504,7 @@ impl Bundle {
     }
 
     fn record(&self, kind: &str, payload: &impl Serialize) -> Result<Entry, AppendError> {
-        append_to(&mut self.state(), kind, payload)
+        append_to(&mut self.state(), kind, payload, Wait::ForTheDisk)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -490,13 +514,18 @@ impl Bundle {
     }
 }
 
-fn append_to(state: &mut State, kind: &str, payload: &impl Serialize) -> Result<Entry, AppendError> {
+fn append_to(
+    state: &mut State,
+    kind: &str,
+    payload: &impl Serialize,
+    wait: Wait,
+) -> Result<Entry, AppendError> {
     let payload =
         canonical(payload).map_err(|source| AppendError::Payload { kind: kind.to_owned(), source })?;
     if state.journal.has_failed() {
         return Err(AppendError::Failed(kind.to_owned()));
     }
-    Ok(state.journal.append(kind, &payload).storage("append to", JOURNAL)?)
+    Ok(state.journal.append(kind, &payload, wait).storage("append to", JOURNAL)?)
 }
 
 /// The payload with its keys sorted, so that equal payloads are equal bytes.
@@ -505,6 +534,10 @@ fn canonical(payload: &impl Serialize) -> Result<Box<RawValue>, Box<dyn std::err
     let mut sorted = Vec::with_capacity(bytes.len());
     canonical_json::canonicalize(&bytes, &Rules::default(), &mut sorted)?;
     Ok(RawValue::from_string(String::from_utf8(sorted)?)?)
+}
+
+fn check_kind(kind: &str) -> Result<(), AppendError> {
+    if is_kind(kind) { Ok(()) } else { Err(AppendError::Kind(kind.to_owned())) }
 }
 
 fn is_kind(kind: &str) -> bool {

@@ -2,6 +2,8 @@ use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::de::DeserializeOwned;
@@ -389,12 +391,44 @@ pub(crate) struct JournalWriter {
     len: u64,
     records: u64,
     head: Option<Sha256>,
-    failed: bool,
+    failed: Arc<AtomicBool>,
+}
+
+/// Whether a record waits for the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wait {
+    ForTheDisk,
+    ForNothing,
+}
+
+/// Waits for the disk on behalf of a [`Bundle`](crate::Bundle), on any thread: see
+/// [`Bundle::append_deferred`](crate::Bundle::append_deferred).
+///
+/// The bundle stays locked against other processes until its syncers are gone too.
+#[derive(Debug)]
+pub struct Syncer {
+    pub(crate) file: File,
+    failed: Arc<AtomicBool>,
+}
+
+impl Syncer {
+    /// Waits until every record that was appended before this call is on the disk. Records may be appended meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// The storage failed. Nobody knows then what is on the disk, and the bundle refuses every further record.
+    pub fn sync(&self) -> Result<(), StorageError> {
+        let synced = self.file.sync_data();
+        if synced.is_err() {
+            self.failed.store(true, Ordering::SeqCst);
+        }
+        synced.storage("sync", JOURNAL)
+    }
 }
 
 impl JournalWriter {
     pub(crate) fn new(file: File, len: u64, records: u64, head: Option<Sha256>) -> Self {
-        JournalWriter { file, len, records, head, failed: false }
+        JournalWriter { file, len, records, head, failed: Arc::default() }
     }
 
     /// How many records there are, which is the number of the next one.
@@ -404,11 +438,15 @@ impl JournalWriter {
 
     /// Whether an earlier write left the file in an unknown state.
     pub(crate) fn has_failed(&self) -> bool {
-        self.failed
+        self.failed.load(Ordering::SeqCst)
     }
 
-    /// Writes one record and waits until it is on the disk.
-    pub(crate) fn append(&mut self, kind: &str, payload: &RawValue) -> io::Result<Entry> {
+    pub(crate) fn syncer(&self) -> io::Result<Syncer> {
+        Ok(Syncer { file: self.file.try_clone()?, failed: Arc::clone(&self.failed) })
+    }
+
+    /// Writes one record.
+    pub(crate) fn append(&mut self, kind: &str, payload: &RawValue, wait: Wait) -> io::Result<Entry> {
         let line = LineOut {
             schema: SCHEMA,
             version: VERSION,
@@ -421,7 +459,7 @@ impl JournalWriter {
         let mut bytes = serde_json::to_vec(&line)?;
         let digest = Sha256::of(&bytes);
         bytes.push(b'\n');
-        self.write_line(&bytes)?;
+        self.write_line(&bytes, wait)?;
         let entry = Entry { seq: self.records, digest };
         self.records += 1;
         self.head = Some(digest);
@@ -430,13 +468,17 @@ impl JournalWriter {
 
     /// A line that could not be written whole is taken back, so that the next one does not follow half a line.
     /// After a failed sync nobody knows what is on the disk, and the writer refuses to go on.
-    fn write_line(&mut self, bytes: &[u8]) -> io::Result<()> {
+    fn write_line(&mut self, bytes: &[u8], wait: Wait) -> io::Result<()> {
         if let Err(error) = self.file.write_all(bytes) {
-            self.failed = self.file.set_len(self.len).is_err();
+            if self.file.set_len(self.len).is_err() {
+                self.failed.store(true, Ordering::SeqCst);
+            }
             return Err(error);
         }
-        if let Err(error) = self.file.sync_data() {
-            self.failed = true;
+        if wait == Wait::ForTheDisk
+            && let Err(error) = self.file.sync_data()
+        {
+            self.failed.store(true, Ordering::SeqCst);
             return Err(error);
         }
         self.len += bytes.len() as u64;

@@ -1,7 +1,8 @@
 //! An evidence bundle: a directory whose every record can be trusted, checked and read by somebody who was not there.
 //!
 //! A [`Bundle`] has one writer at a time. [`Bundle::append`] adds a record to the journal, a JSON line that names the
-//! digest of the line before it and is on the disk when the call returns. [`Bundle::write_file`] and its relatives put
+//! digest of the line before it and is on the disk when the call returns; [`Bundle::append_deferred`] leaves the waiting
+//! to a later call or to a [`Syncer`]. [`Bundle::write_file`] and its relatives put
 //! files beside it, under a temporary name first, so that a file is there whole or not at all, and record their
 //! digests in the same journal. [`Bundle::seal`] ends the bundle with a manifest. [`verify`] tells, anywhere and
 //! without the program that wrote it, which files were altered, removed or added and which line of the journal broke.
@@ -103,7 +104,8 @@ pub use bundle::{AppendError, Bundle, CreateError, Entry, OpenError, RemoveError
 pub use canonical_json::Sha256;
 pub use file::FileWriter;
 pub use journal::{
-    Journal, JournalError, JournalProblem, JournalProblemKind, PayloadError, Record, Torn, read_journal,
+    Journal, JournalError, JournalProblem, JournalProblemKind, PayloadError, Record, Syncer, Torn,
+    read_journal,
 };
 pub use layout::{BundlePath, FOLDERS, PathError, SCRATCH};
 pub use manifest::{FileRef, JournalHead, Manifest, ManifestError, ReadError, read_manifest};

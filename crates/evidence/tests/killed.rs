@@ -32,6 +32,8 @@ fn writer() {
         let name = format!("samples/{}-{round}", std::process::id());
         let entry = bundle.append("round", &serde_json::json!({ "round": round, "large": large })).unwrap();
         promise(&format!("record {} {}", entry.seq, entry.digest));
+        let entry = bundle.append_deferred("deferred", &serde_json::json!({ "round": round })).unwrap();
+        promise(&format!("record {} {}", entry.seq, entry.digest));
         let file = bundle.write_file(&name, &large.as_bytes()[..round % 1000]).unwrap();
         promise(&format!("file {} {}", file.path, file.sha256));
         if round % 3 == 0 {

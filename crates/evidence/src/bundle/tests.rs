@@ -54,6 +54,38 @@ fn a_directory_that_exists_is_never_mixed_with() {
 }
 
 #[test]
+fn deferred_records_are_records_like_any_other() {
+    let fixture = Fixture::new();
+    let bundle = fixture.bundle();
+    let syncer = bundle.syncer().unwrap();
+    let waiting = std::thread::spawn(move || syncer.sync());
+    bundle.append_deferred("one", &json!(1)).unwrap();
+    bundle.append_deferred("two", &json!(2)).unwrap();
+    bundle.append("three", &json!(3)).unwrap();
+    waiting.join().unwrap().unwrap();
+    assert!(matches!(bundle.append_deferred("Bad kind", &json!(0)), Err(AppendError::Kind(_))));
+    assert_eq!(fixture.kinds()[4..], ["one", "two", "three"]);
+    let _manifest = bundle.seal().unwrap();
+    assert!(fixture.verify().is_intact());
+}
+
+#[test]
+fn after_a_failed_wait_for_the_disk_nothing_is_appended() {
+    let fixture = Fixture::new();
+    let bundle = fixture.bundle();
+    let mut syncer = bundle.syncer().unwrap();
+    syncer.file = File::open("/dev/null").unwrap();
+    let error = syncer.sync().unwrap_err();
+    assert_eq!(error.to_string(), "sync `journal.jsonl`");
+    for refused in [bundle.append("one", &json!(1)), bundle.append_deferred("two", &json!(2))] {
+        assert!(matches!(refused, Err(AppendError::Failed(_))), "{refused:?}");
+    }
+    drop((bundle, syncer));
+    let again = Bundle::open(fixture.dir()).unwrap();
+    again.append("three", &json!(3)).unwrap();
+}
+
+#[test]
 fn there_is_one_writer() {
     let fixture = Fixture::new();
     let bundle = fixture.bundle();

@@ -10,7 +10,7 @@ fn journal(count: u64) -> (Vec<u8>, JournalHead) {
     let mut writer = JournalWriter::new(file, 0, 0, None);
     for number in 0..count {
         let payload = RawValue::from_string(format!("{{\"number\":{number},\"x\":0.10}}")).unwrap();
-        writer.append("test", &payload).unwrap();
+        writer.append("test", &payload, Wait::ForTheDisk).unwrap();
     }
     let bytes = fs::read(path).unwrap();
     let head = writer.head(&bytes).unwrap();
