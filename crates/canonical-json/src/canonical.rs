@@ -6,6 +6,7 @@ use std::path::Path;
 use sha2::Digest;
 
 use crate::emit::{Emit, Sink};
+use crate::fault::Fault;
 use crate::members::Position;
 use crate::read::Limits;
 use crate::sha256::BlockHash;
@@ -189,31 +190,43 @@ fn reorder_at<O: Position>(
     sink: &mut impl Sink,
 ) -> Result<Vec<Pattern>, CanonicalError> {
     let level = Level::detect();
-    let Ok(indexed) = index::<O>(level, input, rules) else { return plainly(input, rules, sink) };
+    let indexed = match index::<O>(level, input, rules) {
+        Ok(indexed) => indexed,
+        Err(fault) => return refuse(input, rules, fault, sink),
+    };
     let present = excluded_present(rules, &indexed.present)?;
     let emit = Emit { input, form: rules.form, indexed: &indexed, sink };
     dispatch(level, emit).map_err(CanonicalError::Output)?;
     Ok(present)
 }
 
-fn index<O: Position>(level: Level, input: &[u8], rules: &Rules) -> Result<Indexed<O>, Stop> {
+/// Indexes a document; else says how it does not fit the rules, if that is what is wrong.
+fn index<O: Position>(level: Level, input: &[u8], rules: &Rules) -> Result<Indexed<O>, Option<Fault>> {
     let mut structure = Structure::<false, O>::new(level, rules, Limits::DEFAULT_MAX_DEPTH);
     let range = 0..input.len();
-    dispatch_bits(
-        level,
-        Blocks { structure: &mut structure, window: input, range, is_last: true, hash: None },
-    )?;
-    Ok(structure.into_indexed())
+    let blocks = Blocks { structure: &mut structure, window: input, range, is_last: true, hash: None };
+    match dispatch_bits(level, blocks) {
+        Ok(()) => Ok(structure.into_indexed()),
+        Err(Stop) => Err(structure.fault()),
+    }
 }
 
 /// Says what is wrong with a document, or, should nothing be wrong with it, canonicalizes it in the plain way.
 #[cold]
-fn plainly(input: &[u8], rules: &Rules, sink: &mut impl Sink) -> Result<Vec<Pattern>, CanonicalError> {
+fn refuse(
+    input: &[u8],
+    rules: &Rules,
+    fault: Option<Fault>,
+    sink: &mut impl Sink,
+) -> Result<Vec<Pattern>, CanonicalError> {
     let limits = Limits::default();
     tree::check(input, rules.form, limits)?;
+    if let Some(fault) = fault {
+        return Err(fault.explain(input, rules));
+    }
+    debug_assert!(false, "the fast way refused what is not wrong");
     let mut out = Vec::new();
     let present = tree::canonicalize(input, rules, limits, &mut out)?;
-    debug_assert!(false, "the fast way refused what the plain way accepts");
     let present = excluded_present(rules, &present)?;
     sink.put(&out).map_err(CanonicalError::Output)?;
     Ok(present)

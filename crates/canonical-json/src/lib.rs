@@ -24,6 +24,7 @@ mod cursor;
 mod diff;
 mod emit;
 mod error;
+mod fault;
 mod lines;
 mod members;
 mod number;
@@ -56,3 +57,8 @@ pub use rules::{Exclusion, Form, Rules, Unordered};
 pub use serialize::{SerializeError, to_canonical_vec, to_canonical_vec_with};
 pub use sha256::{ParseSha256Error, Sha256};
 pub use text::{Number, Text};
+
+/// The examples of the README are tested too.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

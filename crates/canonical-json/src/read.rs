@@ -150,6 +150,12 @@ impl<'a> Reader<'a> {
         self.pointer_of(if inside { self.frames.len() } else { self.frames.len().saturating_sub(1) })
     }
 
+    /// The place of the value that the last event began or was.
+    pub(crate) fn value_pointer(&self) -> Pointer {
+        let is_open = matches!(self.next, Next::KeyOrEnd | Next::ElementOrEnd);
+        self.pointer_of(self.frames.len() - usize::from(is_open))
+    }
+
     /// Takes the next step.
     ///
     /// After the end, every further step is [`Event::End`] again.

@@ -13,6 +13,7 @@ use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::ops::Range;
 
+use crate::fault::Fault;
 use crate::members::{Index, Position, compare_decoded};
 use crate::number::is_ecmascript;
 use crate::simd::{BitTask, Bits, Block, Lane, Level as Machine, Masks, NoLane, Utf8, scan};
@@ -199,6 +200,8 @@ pub(crate) struct Structure<'r, const CANONICAL: bool, O> {
     index: Index<O>,
     /// Whether some string or number is not written as it must be.
     needs_rewriting: bool,
+    /// How the document does not fit the rules.
+    fault: Option<Fault>,
 }
 
 /// What is known about a document once it was indexed.
@@ -274,7 +277,19 @@ impl<'r, const CANONICAL: bool, O: Position> Structure<'r, CANONICAL, O> {
             watch: Watch::new(rules),
             index: Index::default(),
             needs_rewriting: false,
+            fault: None,
         }
+    }
+
+    /// Why a document that is valid was refused.
+    pub(crate) fn fault(&self) -> Option<Fault> {
+        self.fault
+    }
+
+    /// Refuses a document that does not fit the rules.
+    fn refuse(&mut self, fault: Fault) -> Stop {
+        self.fault = Some(fault);
+        Stop
     }
 
     pub(crate) fn into_indexed(mut self) -> Indexed<O> {
@@ -343,7 +358,7 @@ impl<'r, const CANONICAL: bool, O: Position> Structure<'r, CANONICAL, O> {
         if CANONICAL && space != u64::MAX << rest.len() {
             return Err(Stop);
         }
-        self.finish()
+        self.finish(window)
     }
 
     /// Looks at one block. Canonical text is tight: it has no spaces but those that pad the last block.
@@ -716,11 +731,14 @@ impl<'r, const CANONICAL: bool, O: Position> Structure<'r, CANONICAL, O> {
         opened | separated | no_key | no_colon | ended & !(comma | close)
     }
 
-    fn finish(&mut self) -> Result<(), Stop> {
+    fn finish(&mut self, window: &[u8]) -> Result<(), Stop> {
         let Carry { in_string, after_separator, after_key, .. } = &self.carry;
         let is_open =
             *in_string != 0 || self.nest.depth > 0 || after_separator.is_open() || after_key.is_open();
-        if is_open || self.watch.wants_array() { Err(Stop) } else { Ok(()) }
+        if !is_open && self.watch.wants_array() {
+            return Err(self.refuse(Fault::NotArray { value: skip_space(window, 0) }));
+        }
+        if is_open { Err(Stop) } else { Ok(()) }
     }
 
     /// Checks that numbers can be printed as doubles, and whether they are.
@@ -755,7 +773,7 @@ impl<const CANONICAL: bool, O: Position> Structure<'_, CANONICAL, O> {
     #[cold]
     fn open_watched(&mut self, window: &[u8], at: usize, is_object: bool) -> Result<(), Stop> {
         if is_object && self.watch.wants_array() {
-            return Err(Stop);
+            return Err(self.refuse(Fault::NotArray { value: at }));
         }
         let is_watched = self.watch.open();
         self.level().is_watched = is_watched;
@@ -778,7 +796,12 @@ impl<const CANONICAL: bool, O: Position> Structure<'_, CANONICAL, O> {
                 watched.unordered.is_none() || watched.starts.is_empty() || watched.keys.pop().is_some();
             return if has_key && watched.keys.is_empty() { Ok(()) } else { Err(Stop) };
         }
-        if watched.has_keys(watched.starts.len()) { Ok(()) } else { Err(Stop) }
+        match (watched.unordered, watched.starts.last().copied()) {
+            (Some(rule), Some(element)) if watched.keys.len() < watched.starts.len() => {
+                Err(self.refuse(Fault::NoKey { element, rule }))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn begin_element(&mut self, window: &[u8], at: usize) -> Result<(), Stop> {
@@ -817,7 +840,7 @@ impl<const CANONICAL: bool, O: Position> Structure<'_, CANONICAL, O> {
             return Err(Stop);
         }
         if accepted.is_unordered && window.get(at) != Some(&b'[') {
-            return Err(Stop);
+            return Err(self.refuse(Fault::NotArray { value: at }));
         }
         if accepted.is_element_key {
             let form = self.form;
@@ -858,7 +881,7 @@ impl<const CANONICAL: bool, O: Position> Structure<'_, CANONICAL, O> {
             self.index.forget(level.base);
             return Ok(());
         }
-        let is_moved = sort_elements(&mut watched, window, self.form)?;
+        let is_moved = sort_elements(&mut watched, window, self.form).map_err(|fault| self.refuse(fault))?;
         if is_moved || level.is_dirty {
             self.index.record_elements(span, &watched.starts);
         }
@@ -879,19 +902,18 @@ fn is_ascending(watched: &mut Watched, text: &[u8], form: Form) -> bool {
 }
 
 /// Puts the elements of an unordered array in order; whether that moved one.
-fn sort_elements(watched: &mut Watched, window: &[u8], form: Form) -> Result<bool, Stop> {
-    if watched.unordered.is_none() {
-        return Ok(false);
-    }
+fn sort_elements(watched: &mut Watched, window: &[u8], form: Form) -> Result<bool, Fault> {
+    let Some(rule) = watched.unordered else { return Ok(false) };
     let mut keyed = Vec::with_capacity(watched.starts.len());
-    for (key, start) in watched.keys.iter().zip(&watched.starts) {
-        keyed.push((ElementKey::read(&window[*key..], form).ok_or(Stop)?, *start));
+    for (key, element) in watched.keys.iter().zip(&watched.starts) {
+        let key = window.get(*key..).and_then(|text| ElementKey::read(text, form));
+        keyed.push((key.ok_or(Fault::KeyKind { element: *element, rule })?, *element));
     }
     let is_moved = !keyed.is_sorted_by(|a, b| a.0 < b.0);
     if is_moved {
         keyed.sort_by_key(|item| item.0);
-        if keyed.windows(2).any(|pair| pair[0].0 == pair[1].0) {
-            return Err(Stop);
+        if let Some(pair) = keyed.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+            return Err(Fault::KeyRepeated { elements: [pair[0].1, pair[1].1], rule });
         }
         watched.starts = keyed.iter().map(|item| item.1).collect();
     }

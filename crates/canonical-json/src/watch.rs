@@ -203,10 +203,3 @@ impl<'r> Watch<'r> {
         self.watched.iter_mut().filter(|watched| watched.unordered.is_some_and(|rule| rules.contains(&rule)))
     }
 }
-
-impl Watched {
-    /// Whether every element so far has exactly one key, if elements need one.
-    pub(crate) fn has_keys(&self, elements: usize) -> bool {
-        self.unordered.is_none() || self.keys.len() == elements
-    }
-}

@@ -2,12 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use canonical_json::{DiffLimits, Event, Exclusion, Form, Reader, Rules, Sha256, Unordered, canonicalize, diff, digest};
+use canonical_json::{
+    DiffLimits, Event, Exclusion, Form, Reader, Rules, Sha256, Unordered, canonicalize, diff, digest,
+};
 use serde_json::Value;
 
 /// Some sets of rules, by number.
 pub fn rules(choice: u8) -> Rules {
-    let exclusion = |pattern: &str| Exclusion { pattern: pattern.parse().expect("a pattern"), required: false };
+    let exclusion =
+        |pattern: &str| Exclusion { pattern: pattern.parse().expect("a pattern"), required: false };
     let unordered = |at: &str, by: &str| Unordered {
         at: at.parse().expect("a pattern"),
         by: by.parse().expect("a pointer"),
@@ -83,6 +86,24 @@ pub fn naive(value: Value) -> String {
     }
 }
 
+/// With exponents spelled as `serde_json` spells them even where it keeps numbers as text: `e`, and always a sign.
+fn respelled(text: &str) -> String {
+    let mut out = String::new();
+    let (mut in_string, mut is_escaped) = (false, false);
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        let next = chars.peek().copied().unwrap_or(' ');
+        match c {
+            'e' | 'E' if !in_string && next.is_ascii_digit() => out.push_str("e+"),
+            'E' if !in_string => out.push('e'),
+            _ => out.push(c),
+        }
+        in_string ^= c == '"' && !is_escaped;
+        is_escaped = c == '\\' && !is_escaped;
+    }
+    out
+}
+
 /// The lexical form is what the naive way writes.
 pub fn check_differential(text: &[u8]) {
     let mut fast = Vec::new();
@@ -91,7 +112,8 @@ pub fn check_differential(text: &[u8]) {
     }
     // It reads less deep than we do.
     if let Ok(value) = serde_json::from_slice::<Value>(text) {
-        assert_eq!(String::from_utf8(fast).as_deref(), Ok(naive(value).as_str()));
+        let fast = String::from_utf8(fast).expect("canonical text is UTF-8");
+        assert_eq!(respelled(&fast), naive(value));
     }
 }
 
@@ -113,8 +135,9 @@ pub fn check_diff(data: &[u8]) {
 mod tests {
     use super::*;
 
-    const DOCUMENTS: [&str; 14] = [
+    const DOCUMENTS: [&str; 15] = [
         "1.50e+007",
+        "{\"9E99\":[9E99,1e5,2E-7,3E+1,true,\"\\\\\",4E1]}",
         "[-0, 0.0, 1E5, 123456789012345678901234567890.1234567890]",
         r#"{"b": [true, false, null], "a": {"z": 1e-5, "y": {}, "x": []}}"#,
         r#""\u0000\u001f\"\\\/\b\f\n\r\t\u00e9\ud83d\ude00""#,

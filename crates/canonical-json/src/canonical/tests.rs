@@ -37,6 +37,9 @@ fn check_outcome(input: &[u8], rules: &Rules) {
         assert_eq!(fast, plain, "{level:?} {shown}");
     }
     assert_eq!(fast_outcome::<usize>(Level::detect(), input, rules), plain, "{shown}");
+    // Where both refuse, the reason is found without the plain way.
+    let is_canonicalized = canonicalize(input, rules, io::sink()).is_ok();
+    assert_eq!(is_canonicalized, plain.is_some() && super::check(rules).is_ok(), "{shown}");
     let trimmed = input.trim_ascii_end();
     let is_canonical = plain.is_some_and(|(out, _)| out == trimmed);
     let expected = if is_canonical { Ok(trimmed.len()) } else { Err(Stop) };
