@@ -1,11 +1,14 @@
 //! The command line.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::Context;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use command_line::{Exit, MessageFormat};
-use cpu_placement::{CpuSet, Housekeeping, NodeSet, PlanRequest, Siblings, Topology};
+use cpu_placement::{
+    CpuSet, Housekeeping, MAX_INDEX, NodeSet, ParseSetError, PlanRequest, Siblings, Topology,
+};
 
 /// Plans, shows, runs and verifies where a program runs: which cores, which memory.
 #[derive(Debug, Parser)]
@@ -43,8 +46,8 @@ pub(crate) enum SiblingChoice {
 #[derive(Debug, Args)]
 pub(crate) struct PlanOptions {
     /// How many sets of the same size.
-    #[arg(long, default_value_t = 1, conflicts_with = "set")]
-    sets: usize,
+    #[arg(long, default_value_t = 1, conflicts_with = "set", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_INDEX) + 1))]
+    sets: u32,
     /// How many physical cores each set has.
     #[arg(long, default_value_t = 1, conflicts_with = "set")]
     cores: usize,
@@ -74,7 +77,7 @@ pub(crate) struct RunOptions {
     #[arg(long, default_value_t = 1, conflicts_with = "cpus")]
     pub(crate) cores: usize,
     /// These CPUs exactly, instead of planned ones.
-    #[arg(long, value_name = "LIST")]
+    #[arg(long, value_name = "LIST", value_parser = cpus)]
     pub(crate) cpus: Option<CpuSet>,
     /// What becomes of the other hardware threads of a planned core.
     #[arg(long, value_enum, default_value = "idle", conflicts_with = "cpus")]
@@ -92,11 +95,11 @@ pub(crate) struct RunOptions {
     #[arg(long)]
     pub(crate) expect: bool,
     /// End the program after this many seconds.
-    #[arg(long, value_name = "SECONDS")]
-    pub(crate) time_limit: Option<f64>,
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub(crate) time_limit: Option<Duration>,
     /// Seconds between SIGTERM and SIGKILL when it is ended.
-    #[arg(long, value_name = "SECONDS", default_value_t = 5.0)]
-    pub(crate) grace: f64,
+    #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]
+    pub(crate) grace: Duration,
     /// Exit as for an unfit host when the program succeeded and something was not as planned.
     #[arg(long)]
     pub(crate) strict: bool,
@@ -146,15 +149,29 @@ pub(crate) enum Numa {
 }
 
 impl std::str::FromStr for Numa {
-    type Err = cpu_placement::ParseSetError;
+    type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text {
             "local" => Ok(Self::Local),
             "any" => Ok(Self::Any),
-            list => list.parse().map(Self::Nodes),
+            list => match list.parse::<NodeSet>() {
+                Ok(nodes) if nodes.is_empty() => Err("a set of no node".to_owned()),
+                Ok(nodes) => Ok(Self::Nodes(nodes)),
+                Err(error) => Err(error.to_string()),
+            },
         }
     }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|error| format!("{error}"))?;
+    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
+}
+
+fn cpus(text: &str) -> Result<CpuSet, String> {
+    let cpus: CpuSet = text.parse().map_err(|error: ParseSetError| error.to_string())?;
+    if cpus.is_empty() { Err("a set of no CPU".to_owned()) } else { Ok(cpus) }
 }
 
 fn parse_set(text: &str) -> Result<(String, usize), String> {
@@ -175,7 +192,8 @@ pub(crate) fn request(base: PlanRequest, siblings: SiblingChoice, give_housekeep
 
 impl PlanOptions {
     pub(crate) fn request(&self) -> PlanRequest {
-        let uniform = PlanRequest::uniform(self.sets, self.cores);
+        let sets = usize::try_from(self.sets).unwrap_or(usize::MAX);
+        let uniform = PlanRequest::uniform(sets, self.cores);
         let named = self.set.iter().fold(PlanRequest::new(), |all, (name, cores)| all.set(name, *cores));
         let base = if self.set.is_empty() { uniform } else { named };
         request(base, self.machine.siblings, self.machine.give_housekeeping)

@@ -1,7 +1,8 @@
 //! `place-run run`: one program in its place.
 
+use std::fs::File;
+use std::io::Write as _;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::Context;
 use command_line::{Exit, MessageFormat};
@@ -10,7 +11,7 @@ use cpu_placement::{
     Plan, PlanRequest, Preflight, Run, Topology,
 };
 use serde::Serialize;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2};
 
 use crate::cli::{Ending, print};
 use crate::options::{Numa, RunOptions, request};
@@ -32,6 +33,8 @@ pub(crate) fn run(options: &RunOptions, format: MessageFormat) -> anyhow::Result
     for note in &topology.notes {
         eprintln!("place-run: note: {note}");
     }
+    // A place that cannot be written is found out before the program runs and not after.
+    let mut record = options.record.as_ref().map(|path| create(path).map(|file| (path, file))).transpose()?;
     let plan = plan(options, &topology)?;
     let run = build(options, &topology, plan.as_ref())?;
     let orphans = Orphans::adopt().context("adopt orphans")?;
@@ -51,7 +54,15 @@ pub(crate) fn run(options: &RunOptions, format: MessageFormat) -> anyhow::Result
         finished: &finished,
         escaped,
     };
-    report(options, format, &message)?;
+    tell(&message);
+    if let Some((path, file)) = &mut record {
+        let text = serde_json::to_string(&message)? + "\n";
+        file.write_all(text.as_bytes()).with_context(|| format!("write {}", path.display()))?;
+    }
+    // The program owns stdout unless its output goes into a file, so this is its last line.
+    if matches!(format, MessageFormat::Json) {
+        print(format, &message, "")?;
+    }
     Ok(ending(options, &finished))
 }
 
@@ -73,24 +84,25 @@ fn build(options: &RunOptions, topology: &Topology, plan: Option<&Plan>) -> anyh
         .stdin(Input::Inherit)
         .stdout(output(options.stdout.as_ref()))
         .stderr(output(options.stderr.as_ref()))
-        .grace(seconds(options.grace).context("understand --grace")?);
+        .grace(options.grace);
     run.env = std::env::vars_os().collect();
     run.idle = planned.map(|set| set.idle.clone()).unwrap_or_default();
     run.memory = memory(options, topology, &cpus);
-    run.time_limit = options.time_limit.map(seconds).transpose().context("understand --time-limit")?;
+    run.time_limit = options.time_limit;
     if options.expect {
         run.binding = Binding::Expect;
     }
+    let (stop, wake) = (Arc::default(), Arc::default());
+    signal_hook::flag::register(SIGTSTP, Arc::clone(&stop)).context("catch a signal")?;
+    // Nobody looks at this flag: the signal wakes the wait, so that a program stopped by Ctrl-Z is noticed at once.
+    signal_hook::flag::register(SIGCHLD, wake).context("catch a signal")?;
+    run = run.job_control(stop);
     for signal in [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2] {
         let flag = Arc::default();
         signal_hook::flag::register(signal, Arc::clone(&flag)).context("catch a signal")?;
         run = run.forward(signal, flag);
     }
     Ok(run.cpus(cpus))
-}
-
-fn seconds(value: f64) -> anyhow::Result<Duration> {
-    Duration::try_from_secs_f64(value).with_context(|| format!("use {value} seconds"))
 }
 
 fn output(path: Option<&std::path::PathBuf>) -> Output {
@@ -109,9 +121,12 @@ fn memory(options: &RunOptions, topology: &Topology, cpus: &CpuSet) -> Option<Me
     (!local_unknown).then(|| bind(nodes))
 }
 
-/// The program owns stdout unless its output goes into a file, so what was seen is printed there only when JSON was
-/// asked for, as the last line, and otherwise only what is wrong is said, on stderr.
-fn report(options: &RunOptions, format: MessageFormat, message: &RunMessage<'_>) -> anyhow::Result<()> {
+fn create(path: &std::path::Path) -> anyhow::Result<File> {
+    File::create(path).with_context(|| format!("write {}", path.display()))
+}
+
+/// Says on stderr what is wrong, and what a preflight found.
+fn tell(message: &RunMessage<'_>) {
     for violation in &message.finished.violations {
         eprintln!("place-run: not as planned: {violation}");
     }
@@ -125,14 +140,6 @@ fn report(options: &RunOptions, format: MessageFormat, message: &RunMessage<'_>)
             preflight.threads
         );
     }
-    if let Some(path) = &options.record {
-        let text = serde_json::to_string(message)? + "\n";
-        std::fs::write(path, text).with_context(|| format!("write {}", path.display()))?;
-    }
-    if matches!(format, MessageFormat::Json) {
-        print(format, message, "")?;
-    }
-    Ok(())
 }
 
 /// The program's own status, as a shell shows it.

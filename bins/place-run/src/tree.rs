@@ -117,22 +117,27 @@ impl CoreMarks<'_> {
         if plan.housekeeping.contains(cpu) {
             return "h".to_owned();
         }
-        let numbered = plan.sets.iter().zip('A'..);
-        let mark = |(set, letter): (&cpu_placement::PlannedSet, char)| {
+        let mark = |number: usize, set: &cpu_placement::PlannedSet| {
             if set.cpus.contains(cpu) {
-                Some(letter.to_string())
+                Some(letters(number))
             } else {
                 set.idle.contains(cpu).then(|| "-".to_owned())
             }
         };
-        numbered.into_iter().find_map(mark).unwrap_or_default()
+        plan.sets.iter().enumerate().find_map(|(number, set)| mark(number, set)).unwrap_or_default()
     }
+}
+
+/// `A` to `Z`, then `AA`, `AB` and so on.
+fn letters(number: usize) -> String {
+    let last = char::from(b'A' + u8::try_from(number % 26).unwrap_or(0));
+    if number < 26 { last.to_string() } else { letters(number / 26 - 1) + &last.to_string() }
 }
 
 fn legend(plan: &Plan) -> String {
     let mut text = String::new();
-    for (set, letter) in plan.sets.iter().zip('A'..) {
-        let _ = writeln!(text, "{letter} {}", describe(set));
+    for (number, set) in plan.sets.iter().enumerate() {
+        let _ = writeln!(text, "{} {}", letters(number), describe(set));
     }
     if !plan.housekeeping.is_empty() {
         let _ = writeln!(text, "h kept for everything else: {}", plan.housekeeping);
@@ -157,4 +162,19 @@ fn mebibytes(bytes: u64) -> String {
 
 fn kibibytes(bytes: u64) -> String {
     format!(", {} KiB", bytes >> 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::letters;
+
+    #[test]
+    fn sets_beyond_the_alphabet_have_names() {
+        let check = |number, expected| assert_eq!(letters(number), expected);
+        check(0, "A");
+        check(25, "Z");
+        check(26, "AA");
+        check(701, "ZZ");
+        check(702, "AAA");
+    }
 }

@@ -114,6 +114,63 @@ fn the_exit_status_is_the_programs() {
     check(&["run", "--"], 2, "", "required");
 }
 
+/// Numbers and files that nobody means, on the command line: each has its own answer, and none is ours to fail at.
+#[test]
+fn arguments_without_sense_are_refused() {
+    let huge = usize::MAX.to_string();
+    let server = machine("smt-2-socket");
+    let both = format!("a={huge}");
+    check(&["plan", "--topology", &server, "--set", &both, "--set", &both], 5, "", "failed to place");
+    check(&["plan", "--topology", &server, "--cores", &huge], 5, "", "failed to place");
+    check(&["plan", "--topology", &server, "--sets", "4000000000"], 2, "", "4000000000 is not in 1..=65536");
+    check(&["plan", "--topology", &server, "--sets", "65536"], 5, "", "failed to place 65536");
+    check(&["plan", "--topology", &server, "--sets", "0"], 2, "", "0 is not in 1..=65536");
+    check(&["plan", "--topology", "/proc/self/mem"], 4, "", "failed to read");
+    check(
+        &["plan", "--topology", "/bin/true"],
+        4,
+        "",
+        "failed to read /bin/true: stream did not contain valid UTF-8",
+    );
+    let run = |flags: &[&str], code, stderr: &str| {
+        let fixed = [&["run", "--give-housekeeping"], flags, &["--", "/bin/true"]].concat();
+        check(&fixed, code, "", stderr);
+    };
+    run(&["--grace=1e19"], 0, "");
+    run(&["--grace=1e300"], 2, "invalid value '1e300' for '--grace <SECONDS>'");
+    run(&["--grace=nan"], 2, "invalid value");
+    run(&["--time-limit=-1"], 2, "invalid value");
+    run(&["--numa", ""], 2, "a set of no node");
+    run(&["--numa", "0-99999"], 2, "above 65535");
+    run(&["--record", "/no/such/folder/record"], 4, "failed to write /no/such/folder/record: No such file");
+    check(&["run", "--cpus", "", "--", "/bin/true"], 2, "", "a set of no CPU");
+    check(&["run", "--cpus", "3-1", "--", "/bin/true"], 2, "", "runs backwards");
+    check(
+        &["run", "--give-housekeeping", "--", "/etc/passwd"],
+        4,
+        "",
+        "failed to execute /etc/passwd: Permission denied",
+    );
+    check(&["run", "--give-housekeeping", "--", "/tmp"], 4, "", "failed to execute /tmp: Permission denied");
+    check(&["run", "--give-housekeeping", "--", ""], 4, "", "failed to find the program");
+    for pid in ["0", "4294967295", "4194305"] {
+        check(&["verify", "--pid", pid], 4, "", &format!("failed to look at process {pid}: there is none"));
+    }
+    check(&["verify", "--pid=-1"], 2, "", "invalid value");
+}
+
+/// The grace is longer than any clock, and the program ignores the polite signal until it is asked twice.
+#[test]
+fn a_grace_beyond_the_clock_does_not_break_the_end() {
+    let script = "trap 'exit 0' TERM; sleep 100 & wait";
+    check(
+        &["run", "--give-housekeeping", "--grace=1e19", "--time-limit=0.3", "--", "/bin/sh", "-c", script],
+        6,
+        "",
+        "past its time limit",
+    );
+}
+
 #[test]
 fn what_was_seen_is_recorded() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -196,6 +253,81 @@ fn signals_are_forwarded() {
     let finished = running.wait(&CancelToken::new()).expect("it ends");
     assert_eq!(finished.outcome, Outcome::Exited(143));
     assert!(!is_alive(pids[0]));
+}
+
+/// The state that `ps` shows, once it is the one that is waited for.
+fn wait_for_state(pid: u32, wanted: char) {
+    let state = || {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.rsplit(')').next().and_then(|rest| rest.trim_start().chars().next())
+    };
+    for _ in 0..1000 {
+        if state() == Some(wanted) {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("process {pid} is in state {:?}, not {wanted}", state());
+}
+
+/// Ctrl-Z and `fg`: both stop, both go on, and the record says for how long.
+#[test]
+fn stopped_and_continued_together() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let record = dir.path().join("record");
+    let script = "echo $$ end > $NOTE; while [ ! -s $NOTE.go ]; do sleep 0.02; done; exit 7";
+    let running = Run::new(cargo_bin!("place-run"))
+        .args(["run", "--give-housekeeping", "--time-limit", "60", "--record"])
+        .arg(&record)
+        .args(["--", "/bin/sh", "-c", script])
+        .env("PATH", "/usr/bin:/bin")
+        .env("NOTE", note(&dir))
+        .start()
+        .expect("it starts");
+    let program = u32::try_from(wait_for(&note(&dir))[0]).expect("a pid");
+    signal(&running, Signal::SIGTSTP);
+    wait_for_state(running.pid(), 'T');
+    wait_for_state(program, 'T');
+    std::thread::sleep(Duration::from_millis(300));
+    signal(&running, Signal::SIGCONT);
+    std::fs::write(dir.path().join("note.go"), "go").expect("writable");
+    let finished = running.wait(&CancelToken::new()).expect("it ends");
+    assert_eq!(finished.outcome, Outcome::Exited(7));
+    let text = std::fs::read_to_string(record).expect("written");
+    let message: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    assert!(message["finished"]["suspended_ns"].as_u64().is_some_and(|ns| ns >= 300_000_000), "{text}");
+    let violations = message["finished"]["violations"].as_array().expect("a list");
+    assert!(violations.iter().any(|violation| violation["kind"] == "suspended"), "{text}");
+}
+
+/// A shell with job control on a terminal: the program that was lent the terminal stops, the shell gets it back, and
+/// `fg` gives it to the program again.
+#[test]
+fn the_terminal_comes_back_at_ctrl_z() {
+    let script = Path::new("/usr/bin/script");
+    if !script.exists() || !Path::new("/bin/bash").exists() {
+        eprintln!("skipped: this needs bash and util-linux's script to make a terminal");
+        return;
+    }
+    let program = "kill -TSTP $$; read x; echo resumed with $x; exit 5";
+    let line = format!(
+        "{} run --give-housekeeping -- sh -c '{program}'; echo stopped $?; read y; echo shell read $y; fg; echo ended $?",
+        cargo_bin!("place-run").display()
+    );
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("job.sh");
+    std::fs::write(&file, line).expect("writable");
+    let output = Command::new(script)
+        .args(["-qec", &format!("/bin/bash -m {}", file.display()), "/dev/null"])
+        .env("SHELL", "/bin/sh")
+        .write_stdin("one\ntwo\n")
+        .timeout(Duration::from_secs(60))
+        .output()
+        .expect("it runs");
+    let text = String::from_utf8_lossy(&output.stdout);
+    for expected in ["stopped 147", "shell read one", "resumed with two", "ended 5"] {
+        assert!(text.contains(expected), "{expected}: {text}");
+    }
 }
 
 #[test]

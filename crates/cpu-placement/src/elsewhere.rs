@@ -54,6 +54,13 @@ impl Elsewhere {
     }
 }
 
+/// Keeps the calling thread off a set of CPUs for good; says whether it had others to go to. For helper threads that
+/// must not disturb what runs on the set.
+pub fn keep_off(cpus: &CpuSet) -> bool {
+    let others = bind::affinity_words(0).map(|words| CpuSet::from_words(&words).difference(cpus));
+    others.is_ok_and(|others| !others.is_empty() && bind::set_affinity(0, others.words()).is_ok())
+}
+
 impl Drop for Elsewhere {
     fn drop(&mut self) {
         if let Some(original) = &self.original {
@@ -61,5 +68,26 @@ impl Drop for Elsewhere {
             let _ = bind::set_affinity(0, original);
             put_aside(None);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_helper_stays_off_the_set_unless_that_leaves_nothing() {
+        let allowed = CpuSet::from_words(&bind::affinity_words(0).unwrap());
+        let check = |cpus: CpuSet| {
+            let off = cpus.clone();
+            let helper = std::thread::spawn(move || (keep_off(&off), bind::affinity_words(0).unwrap()));
+            let (went, words) = helper.join().unwrap();
+            let left = allowed.difference(&cpus);
+            assert_eq!(went, !left.is_empty());
+            assert_eq!(CpuSet::from_words(&words), if went { left } else { allowed.clone() });
+        };
+        check(allowed.first().into_iter().collect());
+        check(allowed.clone());
+        check(CpuSet::new());
     }
 }

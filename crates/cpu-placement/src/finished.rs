@@ -8,6 +8,7 @@ use crate::watch::Watched;
 
 /// How a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Outcome {
@@ -30,6 +31,7 @@ impl Outcome {
 
 /// The affinity asked for, and what the kernel said of it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Affinity {
     /// What the run asked for; nothing when it left the inherited affinity.
@@ -44,6 +46,7 @@ pub struct Affinity {
 
 /// The memory nodes asked for, and what became of it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct MemoryPlacement {
     /// The nodes the run asked for; nothing when it left the inherited policy.
@@ -67,6 +70,7 @@ pub struct Misplaced {
 
 /// A process that has ended: how, what it used, and whether it was where it should have been.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[must_use = "a process that was started may have failed or run in the wrong place"]
 #[non_exhaustive]
 pub struct Finished {
@@ -80,6 +84,9 @@ pub struct Finished {
     pub started_unix_ns: u64,
     /// From just before the fork until its end was seen, on the monotonic clock.
     pub wall_ns: u64,
+    /// How long of that it was stopped together with this process (Ctrl-Z).
+    #[serde(default)]
+    pub suspended_ns: u64,
     /// Processor time in user mode, of it and of the descendants it waited for.
     pub user_ns: u64,
     /// Processor time in the kernel, of it and of the descendants it waited for.
@@ -117,6 +124,7 @@ impl Finished {
             killed_after_grace: false,
             started_unix_ns: 0,
             wall_ns: 0,
+            suspended_ns: 0,
             user_ns: 0,
             system_ns: 0,
             max_rss_bytes: 0,

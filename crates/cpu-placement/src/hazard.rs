@@ -1,5 +1,6 @@
 //! The known ways in which a pinned process is still not alone, or not where it seems.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
@@ -11,6 +12,7 @@ use crate::topology::Topology;
 
 /// Something about a set of CPUs that makes numbers measured on it less trustworthy than they look.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "hazard", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Hazard {
@@ -66,6 +68,17 @@ pub enum Hazard {
         /// Their numbers and names.
         interrupts: Vec<String>,
     },
+    /// The set holds cores that the firmware lets run faster than others of their kind. The scheduler gives them to
+    /// whoever is busy first, and times on them do not compare with times on other cores.
+    Favoured {
+        /// Which.
+        cpus: CpuSet,
+    },
+    /// The CPUs of the set are of one kind and do not reach the same speed.
+    UnequalSpeed {
+        /// The slowest of them.
+        slowest: CpuSet,
+    },
     /// The kernel moves memory between nodes by itself; a process without a memory policy is slowed down by it in
     /// phases that look like a regression.
     NumaBalancing,
@@ -96,6 +109,12 @@ impl fmt::Display for Hazard {
             }
             Self::Interrupts { interrupts } => {
                 write!(f, "interrupts are bound to the set: {}", interrupts.join(", "))
+            }
+            Self::Favoured { cpus } => {
+                write!(f, "CPUs {cpus} are the fastest of their kind, which the scheduler gives away first")
+            }
+            Self::UnequalSpeed { slowest } => {
+                write!(f, "CPUs {slowest} are slower than the rest of the set, although of one kind")
             }
             Self::NumaBalancing => write!(f, "kernel.numa_balancing is on and may move memory during a run"),
         }
@@ -142,9 +161,32 @@ impl Topology {
         if !interrupts.is_empty() {
             hazards.push(Hazard::Interrupts { interrupts });
         }
+        hazards.extend(self.unequal_speeds(root, cpus));
         let balancing = procfs::text(root.join("proc/sys/kernel/numa_balancing"));
         if self.nodes.len() > 1 && balancing.is_some_and(|value| value != "0") {
             hazards.push(Hazard::NumaBalancing);
+        }
+        hazards
+    }
+
+    /// Favoured cores, where firmware or driver rank CPUs of one kind differently.
+    fn unequal_speeds(&self, root: &Path, cpus: &CpuSet) -> Vec<Hazard> {
+        let touched = self.kinds.iter().filter(|kind| !kind.cpus.is_disjoint(cpus));
+        let mut hazards = Vec::new();
+        for kind in touched {
+            let ranks: BTreeMap<u32, u64> =
+                kind.cpus.iter().filter_map(|cpu| Some((cpu, speed_rank(root, cpu)?))).collect();
+            let of_set = || ranks.iter().filter(|(cpu, _)| cpus.contains(**cpu));
+            let with = |rank: Option<u64>| of_set().filter(|r| Some(*r.1) == rank).map(|r| *r.0).collect();
+            let (lowest, highest) = (ranks.values().min().copied(), ranks.values().max().copied());
+            let favoured: CpuSet = with(highest.filter(|_| lowest < highest));
+            if !favoured.is_empty() {
+                hazards.push(Hazard::Favoured { cpus: favoured });
+            }
+            let slowest = of_set().map(|r| *r.1).min();
+            if slowest < of_set().map(|r| *r.1).max() {
+                hazards.push(Hazard::UnequalSpeed { slowest: with(slowest) });
+            }
         }
         hazards
     }
@@ -164,6 +206,19 @@ impl Topology {
         let quota_millicpus = self.quota_millicpus?;
         (quota_millicpus < cpus.len() as u64 * 1000).then_some(Hazard::Quota { quota_millicpus })
     }
+}
+
+/// How fast a CPU may become compared with others of its kind: the ranking of the AMD driver, the firmware's highest
+/// performance (by which the kernel ranks Intel's favoured cores), or the highest frequency.
+fn speed_rank(root: &Path, cpu: u32) -> Option<u64> {
+    const FILES: [&str; 4] = [
+        "cpufreq/amd_pstate_prefcore_ranking",
+        "cpufreq/amd_pstate_highest_perf",
+        "acpi_cppc/highest_perf",
+        "cpufreq/cpuinfo_max_freq",
+    ];
+    let dir = root.join(format!("sys/devices/system/cpu/cpu{cpu}"));
+    FILES.iter().find_map(|name| procfs::text(dir.join(name))?.parse().ok())
 }
 
 /// Device interrupts that the kernel delivers to no CPU outside the set. Those that may go elsewhere too are seen
@@ -229,6 +284,31 @@ mod tests {
                 .hazards(&"15".parse().unwrap())
                 .contains(&Hazard::Offline { cpus: "15".parse().unwrap() })
         );
+    }
+
+    /// Cores of one kind, two of which the firmware boosts higher.
+    #[test]
+    fn favoured_cores() {
+        let root = tempfile::tempdir().unwrap();
+        let rank = |cpu: u32, file: &str, value: u64| {
+            let path = root.path().join(format!("sys/devices/system/cpu/cpu{cpu}/{file}"));
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, format!("{value}\n")).unwrap();
+        };
+        (0..64).for_each(|cpu| {
+            rank(cpu, "acpi_cppc/highest_perf", if cpu == 40 || cpu == 41 { 231 } else { 226 })
+        });
+        let check = |cpus: &str, expected: &[&str]| {
+            let found = machine("arm-no-smt").hazards_below(root.path(), &cpus.parse().unwrap());
+            assert_eq!(found.iter().map(ToString::to_string).collect::<Vec<_>>(), expected, "{cpus}");
+        };
+        check("50-51", &[]);
+        let favoured = "CPUs 40-41 are the fastest of their kind, which the scheduler gives away first";
+        check("40-41", &[favoured]);
+        let slower = "CPUs 42 are slower than the rest of the set, although of one kind";
+        check("40-42", &[favoured, slower]);
+        (0..64).for_each(|cpu| rank(cpu, "cpufreq/amd_pstate_prefcore_ranking", 166));
+        check("40-42", &[]);
     }
 
     #[test]

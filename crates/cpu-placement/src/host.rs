@@ -10,6 +10,7 @@ use crate::topology::{Topology, cgroup};
 
 /// How many of everything the machine has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Counts {
     /// Processor packages.
@@ -29,6 +30,7 @@ pub struct Counts {
 /// Everything but [`host_name`](Self::host_name) and [`boot_id`](Self::boot_id) may be published;
 /// [`redacted`](Self::redacted) leaves those out.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 #[non_exhaustive]
 pub struct HostRecord {

@@ -38,6 +38,7 @@ mod residency;
 mod run;
 mod running;
 mod set;
+mod suspend;
 mod telemetry;
 mod terminal;
 mod topology;
@@ -47,6 +48,7 @@ mod watch;
 
 pub use crate::{
     cancel::CancelToken,
+    elsewhere::keep_off,
     error::SpawnError,
     finished::{Affinity, Finished, MemoryPlacement, Misplaced, Outcome},
     hazard::Hazard,

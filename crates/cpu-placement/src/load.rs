@@ -12,6 +12,7 @@ use crate::set::CpuSet;
 
 /// How the time of one CPU was spent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct CpuTimes {
     /// In programs, nice ones included.
@@ -55,6 +56,7 @@ impl CpuTimes {
 
 /// How often one interrupt came to the set.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct InterruptCount {
     /// Its number or abbreviation and what it is for.
@@ -65,6 +67,7 @@ pub struct InterruptCount {
 
 /// What ran on a set of CPUs while a process did.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct SetLoad {
     /// The time looked at.
@@ -94,6 +97,7 @@ pub const INTERRUPTS_KEPT: usize = 8;
 
 /// A kind of competing load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum LoadKind {
@@ -108,6 +112,7 @@ pub enum LoadKind {
 /// Limits above which competing load is a violation, in millionths of the set's time. None unless stated: what is
 /// too much is for the one who measures to say beforehand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LoadLimits {
     /// For programs and interrupts on the set.
     pub others_ppm: Option<u64>,

@@ -17,6 +17,7 @@ const RETRY: Duration = Duration::from_millis(50);
 
 /// A process that holds the lock, as the kernel knows it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Holder {
     /// Its process id.

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// A value, or why there is none.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Observed<T> {
     /// The value.

@@ -16,6 +16,7 @@ pub const PADDING_VARIABLE: &str = "KVRP_PADDING";
 
 /// What the kernel will put on the stack of a new process, by length.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct StartLayout {
     /// Bytes of the program's path.

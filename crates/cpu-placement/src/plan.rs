@@ -15,6 +15,7 @@ use crate::topology::{Core, Topology};
 
 /// What becomes of the other hardware threads of a planned core.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Siblings {
@@ -27,6 +28,7 @@ pub enum Siblings {
 
 /// Whether one core is kept for the kernel, the waiting parent and everything else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Housekeeping {
@@ -39,6 +41,7 @@ pub enum Housekeeping {
 
 /// One set of cores asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct SetRequest {
     /// What it is for, for example `replayer`.
@@ -52,6 +55,7 @@ pub struct SetRequest {
 /// Two arms that are measured one after the other share one set. Two that run at the same time, or a master and its
 /// replayer, take one each.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct PlanRequest {
     /// The sets.
@@ -95,12 +99,13 @@ impl PlanRequest {
     }
 
     fn cores(&self) -> usize {
-        self.sets.iter().map(|set| set.cores).sum()
+        self.sets.iter().fold(0, |all, set| all.saturating_add(set.cores))
     }
 }
 
 /// One planned set.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct PlannedSet {
     /// What it is for.
@@ -133,6 +138,7 @@ pub struct PlannedSet {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[must_use]
 #[non_exhaustive]
 pub struct Plan {
@@ -296,7 +302,9 @@ impl<'a> Planner<'a> {
     fn pools(&self) -> Vec<Vec<Candidate<'a>>> {
         let class = |candidate: &Candidate<'_>| {
             let threads = if self.request.siblings == Siblings::Together { candidate.threads } else { 0 };
-            (Reverse(self.topology.kinds[candidate.core.kind].rank), Reverse(threads))
+            let kind = candidate.core.kind;
+            // Kinds that the machine ranks alike are different kinds all the same.
+            (Reverse(self.topology.kinds[kind].rank), kind, Reverse(threads))
         };
         let classes: BTreeSet<_> = self.candidates.iter().map(class).collect();
         let of = |wanted| self.candidates.iter().filter(move |c| class(c) == wanted).copied().collect();

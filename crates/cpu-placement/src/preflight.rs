@@ -20,6 +20,7 @@ pub const SEEN_PPM: u64 = 800_000;
 
 /// Whether one core is enough for a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Threads {
@@ -34,6 +35,7 @@ pub enum Threads {
 
 /// How many threads a program really used in one run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[must_use]
 #[non_exhaustive]
 pub struct Preflight {

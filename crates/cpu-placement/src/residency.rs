@@ -12,6 +12,7 @@ use crate::set::NodeSet;
 
 /// How a [`Residency`] was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ResidencyMethod {
@@ -24,6 +25,7 @@ pub enum ResidencyMethod {
 /// The nodes on which the private memory of a process lives: its heap, stacks and anonymous mappings. Pages of
 /// files are left out, because the page cache places them for whoever read them first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Residency {
     /// How it was found.

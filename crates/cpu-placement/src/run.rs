@@ -135,6 +135,8 @@ pub struct Run {
     pub load_limits: LoadLimits,
     /// Signals passed on to its group: when a flag is found set, it is cleared and the signal sent.
     pub forward: Vec<(i32, Arc<AtomicBool>)>,
+    /// Whether it stops and goes on together with this process; the flag is set by a handler of SIGTSTP.
+    pub job_control: Option<Arc<AtomicBool>>,
 }
 
 impl Run {
@@ -157,6 +159,7 @@ impl Run {
             observe: Observe::default(),
             load_limits: LoadLimits::default(),
             forward: Vec::new(),
+            job_control: None,
         }
     }
 
@@ -285,6 +288,17 @@ impl Run {
         self
     }
 
+    /// Stops the program's group and then this process when `flag` is found set, which the caller's handler of SIGTSTP
+    /// does, or when the program is stopped at the terminal that it was lent; they go on together (`fg`, `bg`). The
+    /// time is no part of the time limit, and it is a [`Suspended`](crate::ViolationKind::Suspended) violation.
+    ///
+    /// Without it, a stopped parent leaves the program running and sees its end too late.
+    #[must_use]
+    pub fn job_control(mut self, flag: Arc<AtomicBool>) -> Self {
+        self.job_control = Some(flag);
+        self
+    }
+
     /// Starts the program and waits until it has ended and nothing of its group is left.
     ///
     /// The calling thread sleeps meanwhile, on CPUs outside the run's own set where it has any.
@@ -372,14 +386,9 @@ impl Run {
             return Ok(());
         }
         let allowed = sysfs::allowed_now().unwrap_or_else(|| requested.clone());
-        let missing = requested.difference(&allowed);
-        if missing.is_empty() {
-            return Ok(());
-        }
         let offline =
             procfs::text("/sys/devices/system/cpu/offline").and_then(|text| text.parse::<CpuSet>().ok());
-        let offline = offline.unwrap_or_default().intersection(&missing);
-        Err(SpawnError::CpusNotAllowed { requested: requested.clone(), missing, allowed, offline })
+        refuse_missing(requested, allowed, &offline.unwrap_or_default())
     }
 
     #[expect(clippy::disallowed_methods, reason = "this is the crate that starts processes for all others")]
@@ -421,6 +430,15 @@ impl Run {
     }
 }
 
+fn refuse_missing(requested: &CpuSet, allowed: CpuSet, offline: &CpuSet) -> Result<(), SpawnError> {
+    let missing = requested.difference(&allowed);
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let offline = offline.intersection(&missing);
+    Err(SpawnError::CpusNotAllowed { requested: requested.clone(), missing, allowed, offline })
+}
+
 fn open_output(output: &Output) -> Result<Option<File>, SpawnError> {
     let Output::File(path) = output else { return Ok(None) };
     File::create(path).map(Some).map_err(|source| SpawnError::Output { path: path.clone(), source })
@@ -441,5 +459,23 @@ fn stdio(file: Option<File>, output: &Output) -> Stdio {
         (Some(file), _) => file.into(),
         (None, Output::Inherit) => Stdio::inherit(),
         (None, _) => Stdio::null(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpus_that_cannot_be_had_are_named() {
+        let set = |text: &str| text.parse::<CpuSet>().unwrap();
+        let check = |requested: &str, allowed: &str, expected: &str| {
+            let refused = refuse_missing(&set(requested), set(allowed), &set("6-7"));
+            assert_eq!(refused.map_or_else(|error| error.to_string(), |()| String::new()), expected);
+        };
+        check("2-3", "0-5", "");
+        check("4-5", "0-4", "use CPUs 5 of the set 4-5: only 0-4 are allowed here");
+        check("5-6", "0-5", "use CPUs 6 of the set 5-6: only 0-5 are allowed here (6 are offline)");
+        check("5-9", "0-5", "use CPUs 6-9 of the set 5-9: only 0-5 are allowed here (6-7 are offline)");
     }
 }

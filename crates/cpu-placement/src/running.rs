@@ -1,6 +1,6 @@
 //! A program that has been started: waiting for it, watching it, and leaving nothing of it behind.
 
-use std::io;
+use std::io::{self, IsTerminal};
 use std::marker::PhantomData;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -22,6 +22,7 @@ use crate::observed::Observed;
 use crate::procfs;
 use crate::run::{Input, Run};
 use crate::set::CpuSet;
+use crate::suspend;
 use crate::telemetry::Gauge;
 use crate::terminal::Loan;
 use crate::topology::cgroup::{self, Throttling};
@@ -76,7 +77,10 @@ pub struct Running {
     pid: u32,
     pidfd: OwnedFd,
     guard: Guard,
-    _loan: Option<Loan>,
+    stdin: Input,
+    loan: Option<Loan>,
+    job_control: Option<Arc<AtomicBool>>,
+    suspended: Duration,
     reaped: bool,
     started: Instant,
     started_unix_ns: u64,
@@ -108,7 +112,6 @@ impl Running {
             kill_and_reap(raw);
             SpawnError::Wait { pid, source }
         })?;
-        let loan = (run.stdin == Input::Inherit).then(|| Loan::to(Pid::from_raw(raw))).flatten();
         let expected = Expected {
             cpus: run.cpus.clone(),
             nodes: run.memory.as_ref().filter(|_| report.memory_errno.is_none()).map(|m| m.nodes.clone()),
@@ -119,7 +122,10 @@ impl Running {
             pid,
             pidfd,
             guard,
-            _loan: loan,
+            stdin: run.stdin.clone(),
+            loan: None,
+            job_control: run.job_control.clone(),
+            suspended: Duration::ZERO,
             reaped: false,
             started: before.started,
             started_unix_ns: before.started_unix_ns,
@@ -144,6 +150,7 @@ impl Running {
             violations: Violations::default(),
             not_send: PhantomData,
         };
+        running.lend_terminal();
         running.check_start();
         Ok(running)
     }
@@ -218,7 +225,9 @@ impl Running {
     fn wait_for_end(&mut self, cancel: &CancelToken) -> io::Result<Option<Outcome>> {
         loop {
             self.forward_signals();
-            let left = self.time_limit.map(|limit| limit.saturating_sub(self.started.elapsed()));
+            self.follow_suspension();
+            let used = self.started.elapsed().saturating_sub(self.suspended);
+            let left = self.time_limit.map(|limit| limit.saturating_sub(used));
             let next_look = self.watch.as_ref().map(Watch::due_in);
             let sleep = [left, next_look].into_iter().flatten().fold(TICK, Duration::min);
             if self.ended_within(sleep)? {
@@ -252,6 +261,32 @@ impl Running {
         }
     }
 
+    fn lend_terminal(&mut self) {
+        self.loan = (self.stdin == Input::Inherit).then(|| Loan::to(self.group())).flatten();
+    }
+
+    /// Ctrl-Z: the program's group and this process stop together, as one job, and go on together.
+    ///
+    /// It reaches this process when it is in the foreground, and the program when the terminal is lent to it; a program
+    /// in the background is stopped for reading from the terminal.
+    fn follow_suspension(&mut self) {
+        let Some(flag) = &self.job_control else { return };
+        let asked = flag.swap(false, Ordering::SeqCst);
+        let on_terminal = self.stdin == Input::Inherit && io::stdin().is_terminal();
+        if asked || (on_terminal && suspend::has_stopped(self.group())) {
+            let since = Instant::now();
+            // The group may have ended meanwhile; then there is nobody to stop or to wake.
+            let _ = killpg(self.group(), Signal::SIGSTOP);
+            let lent = self.loan.take().is_some();
+            suspend::this_job(lent || on_terminal);
+            self.lend_terminal();
+            let _ = killpg(self.group(), Signal::SIGCONT);
+            let suspended = since.elapsed();
+            self.suspended += suspended;
+            self.violation(ViolationKind::Suspended { for_ns: nanoseconds(suspended) });
+        }
+    }
+
     /// Sleeps for at most `time`, waking when the child ends; says whether it has.
     fn ended_within(&self, time: Duration) -> io::Result<bool> {
         // Rounded up, lest a rest of less than a millisecond becomes a busy loop.
@@ -269,9 +304,9 @@ impl Running {
         ignore_gone(killpg(self.group(), Signal::SIGTERM))?;
         // A stopped process would not see SIGTERM before the grace is over.
         ignore_gone(killpg(self.group(), Signal::SIGCONT))?;
-        let deadline = Instant::now() + self.grace;
+        let since = Instant::now();
         loop {
-            let left = deadline.saturating_duration_since(Instant::now());
+            let left = self.grace.saturating_sub(since.elapsed());
             if self.ended_within(left)? {
                 return Ok(false);
             }
@@ -328,6 +363,7 @@ impl Running {
             killed_after_grace,
             started_unix_ns: self.started_unix_ns,
             wall_ns,
+            suspended_ns: nanoseconds(self.suspended),
             user_ns,
             system_ns,
             max_rss_bytes: count(usage.ru_maxrss).saturating_mul(1024),

@@ -68,6 +68,19 @@ impl Bits {
         self.0[word] |= 1 << (index % 64);
     }
 
+    /// Adds every number from `first` to `last`, a word at a time.
+    fn insert_range(&mut self, first: u32, last: u32) {
+        let (from, to) = (first as usize / 64, last as usize / 64);
+        if self.0.len() <= to {
+            self.0.resize(to + 1, 0);
+        }
+        for (word, bits) in self.0.iter_mut().enumerate().take(to + 1).skip(from) {
+            let low = if word == from { u64::MAX << (first % 64) } else { u64::MAX };
+            let high = if word == to { u64::MAX >> (63 - last % 64) } else { u64::MAX };
+            *bits |= low & high;
+        }
+    }
+
     fn remove(&mut self, index: u32) {
         if let Some(word) = self.0.get_mut(index as usize / 64) {
             *word &= !(1 << (index % 64));
@@ -91,6 +104,14 @@ impl Bits {
         let mut out = Self((0..len).map(|i| op(at(self, i), at(other, i))).collect());
         out.trim();
         out
+    }
+
+    fn is_subset(&self, other: &Self) -> bool {
+        self.0.len() <= other.0.len() && self.0.iter().zip(&other.0).all(|(word, others)| word & !others == 0)
+    }
+
+    fn is_disjoint(&self, other: &Self) -> bool {
+        self.0.iter().zip(&other.0).all(|(word, others)| word & others == 0)
     }
 
     fn iter(&self) -> impl DoubleEndedIterator<Item = u32> + '_ {
@@ -118,7 +139,7 @@ impl Bits {
             if first > last {
                 return Err(ParseSetError::Backwards { first, last, whole: whole.to_owned() });
             }
-            (first..=last).for_each(|index| bits.insert(index));
+            bits.insert_range(first, last);
         }
         Ok(bits)
     }
@@ -313,12 +334,12 @@ macro_rules! set {
 
             /// Whether every member of `self` is in `other`.
             pub fn is_subset(&self, other: &Self) -> bool {
-                self.difference(other).is_empty()
+                self.0.is_subset(&other.0)
             }
 
             /// Whether the two share no member.
             pub fn is_disjoint(&self, other: &Self) -> bool {
-                self.intersection(other).is_empty()
+                self.0.is_disjoint(&other.0)
             }
         }
 
@@ -350,6 +371,21 @@ macro_rules! set {
                 let mut set = Self::new();
                 members.into_iter().for_each(|index| set.insert(index));
                 set
+            }
+        }
+
+        #[cfg(feature = "schema")]
+        impl schemars::JsonSchema for $name {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                schemars::json_schema!({
+                    "type": "string",
+                    "description": concat!("A set of ", $what, " as a list of numbers and ranges: `0-3,8`."),
+                    "pattern": "^([0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*)?$"
+                })
             }
         }
 

@@ -10,6 +10,7 @@ use crate::set::CpuSet;
 
 /// The smallest and the largest value seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Range {
     /// The smallest.
@@ -30,6 +31,7 @@ impl Range {
 
 /// The condition of some CPUs while a process ran.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Telemetry {
     /// Frequencies of the set's CPUs, seen when looked at.

@@ -36,6 +36,12 @@ pub enum TopologyError {
         /// The version in the file; `1` for the format that does not say.
         found: String,
     },
+    /// Two parts of the description cannot both be true.
+    #[error("read the topology: {what}")]
+    Contradictory {
+        /// Which.
+        what: String,
+    },
     /// An attribute or object that every topology has is absent or cannot be understood.
     #[error("read the topology: {what} is absent or malformed")]
     Incomplete {
@@ -46,6 +52,7 @@ pub enum TopologyError {
 
 /// Where a [`Topology`] was read from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Source {
@@ -59,6 +66,7 @@ pub enum Source {
 
 /// One physical core.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Core {
     /// Its online hardware threads.
@@ -75,6 +83,7 @@ pub struct Core {
 
 /// One processor package (socket).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Package {
     /// The kernel's number.
@@ -85,6 +94,7 @@ pub struct Package {
 
 /// One NUMA node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Node {
     /// The kernel's number.
@@ -97,6 +107,7 @@ pub struct Node {
 
 /// One data or unified cache.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Cache {
     /// 1 is closest to the core.
@@ -109,6 +120,7 @@ pub struct Cache {
 
 /// CPUs that are alike in design and speed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct CpuKind {
     /// The CPUs.
@@ -121,6 +133,7 @@ pub struct CpuKind {
 
 /// The machine, and which of it this process may use.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Topology {
     /// Where this was read from.
@@ -246,6 +259,22 @@ impl Parts {
         self.kinds.sort_by_key(|kind| kind.rank);
         self.own_cpus_once(online);
         self
+    }
+
+    /// Checks that every online CPU belongs to exactly one core. Plans rest on it.
+    fn check_cores(&self, online: &CpuSet) -> Result<(), TopologyError> {
+        let mut free = online.clone();
+        for cpus in &self.cores {
+            let twice = cpus.difference(&free);
+            if !twice.is_empty() {
+                return Err(TopologyError::Contradictory { what: format!("CPUs {twice} are in two cores") });
+            }
+            free = free.difference(cpus);
+        }
+        let whole = free.is_empty();
+        whole
+            .then_some(())
+            .ok_or(TopologyError::Contradictory { what: format!("CPUs {free} are in no core") })
     }
 
     /// A node that adds memory to another (high-bandwidth or CXL memory) names the other's CPUs too.

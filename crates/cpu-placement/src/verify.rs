@@ -34,6 +34,7 @@ pub enum VerifyError {
 
 /// Where one thread is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct ThreadPlacement {
     /// The thread.
@@ -48,6 +49,7 @@ pub struct ThreadPlacement {
 
 /// Where a process is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[must_use]
 #[non_exhaustive]
 pub struct ProcessPlacement {

@@ -9,6 +9,7 @@ use crate::set::{CpuSet, NodeSet};
 
 /// Something that was not as planned: evidence with a time, usable as a predeclared reason to invalidate a sample.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Violation {
     /// When it was first seen, on the monotonic clock, since the process was started.
@@ -30,6 +31,7 @@ impl fmt::Display for Violation {
 
 /// The kinds of [`Violation`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ViolationKind {
@@ -91,6 +93,16 @@ pub enum ViolationKind {
         /// The limit.
         limit_ppm: u64,
     },
+    /// The program was stopped for a while, with this process, and went on (Ctrl-Z).
+    Suspended {
+        /// For how long.
+        for_ns: u64,
+    },
+    /// A thread was found stopped by a signal or by a debugger.
+    Stopped {
+        /// The thread.
+        tid: u32,
+    },
     /// Processes of the run's group were still there when the program ended. They were killed.
     LeftBehind {
         /// Their process ids.
@@ -119,6 +131,8 @@ impl fmt::Display for ViolationKind {
             Self::CompetingLoad { what, ppm, limit_ppm } => {
                 write!(f, "{what:?} took {ppm} ppm of the set, above the limit of {limit_ppm}")
             }
+            Self::Suspended { for_ns } => write!(f, "suspended for {} ms", for_ns / 1_000_000),
+            Self::Stopped { tid } => write!(f, "thread {tid} was stopped by a signal or a debugger"),
             Self::LeftBehind { pids } => write!(f, "{} processes were left behind: {pids:?}", pids.len()),
         }
     }

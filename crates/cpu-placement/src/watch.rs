@@ -24,6 +24,7 @@ use crate::violation::ViolationKind;
 
 /// How closely a run is watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Observe {
@@ -54,6 +55,7 @@ const PAGES_PER_LOOK: usize = 256;
 
 /// Moves between CPUs, as the kernel counted them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Migrations {
     /// How many.
@@ -64,6 +66,7 @@ pub struct Migrations {
 
 /// What was seen of a process while it ran.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Watched {
     /// How often it was looked at.
@@ -232,6 +235,9 @@ impl Watch {
 
     fn look_at_thread(&mut self, pid: u32, tid: u32, stat: procfs::Stat, found: &mut Vec<ViolationKind>) {
         self.seen.cpus_seen.insert(stat.cpu);
+        if matches!(stat.state, 'T' | 't') {
+            found.push(ViolationKind::Stopped { tid });
+        }
         if self.closely {
             let times = procfs::text(format!("/proc/{pid}/task/{tid}/schedstat"));
             if let Some((on_cpu_ns, _)) = times.as_deref().and_then(procfs::parse_schedstat) {
@@ -272,10 +278,7 @@ impl Watch {
 
     fn finish_counters(&mut self, found: &mut Vec<ViolationKind>) {
         let sched = procfs::text(format!("/proc/{}/sched", self.pid));
-        let counted = |name: &str| {
-            let before = procfs::sched_counter(self.sched_before.as_deref()?, name)?;
-            Some(procfs::sched_counter(sched.as_deref()?, name)?.saturating_sub(before))
-        };
+        let counted = |name: &str| counted(self.sched_before.as_deref()?, sched.as_deref()?, name);
         let by_perf = self.migrations.take().and_then(|fd| read_counter(fd).ok());
         let of_first = counted("se.nr_migrations");
         let count = by_perf.max(of_first);
@@ -291,15 +294,7 @@ impl Watch {
         self.seen.migrations =
             Observed::from_option(migrations, "neither perf_event_open nor /proc/PID/sched");
         self.seen.balanced_pages = Observed::from_option(balanced, "no /proc/PID/sched with NUMA counters");
-        let one_cpu = self.expected.cpus.as_ref().is_some_and(|cpus| cpus.len() == 1);
-        if let Some(count) =
-            migrations.map(|migrations| migrations.count).filter(|count| one_cpu && *count > 0)
-        {
-            found.push(ViolationKind::Migrated { count });
-        }
-        if let Some(pages) = balanced.filter(|pages| *pages > 0) {
-            found.push(ViolationKind::MemoryMoved { pages });
-        }
+        check_moves(migrations, balanced, &self.expected, found);
     }
 
     fn finish_throttling(&mut self, found: &mut Vec<ViolationKind>) {
@@ -327,6 +322,28 @@ pub(crate) fn check_thread(
     }
     if !requested.contains(cpu) {
         found.push(ViolationKind::RanOutside { tid, cpu });
+    }
+}
+
+/// How much a counter of `/proc/PID/sched` grew.
+fn counted(before: &str, after: &str, name: &str) -> Option<u64> {
+    let before = procfs::sched_counter(before, name)?;
+    Some(procfs::sched_counter(after, name)?.saturating_sub(before))
+}
+
+/// What is wrong with how often a process and its pages were moved.
+fn check_moves(
+    migrations: Option<Migrations>,
+    balanced_pages: Option<u64>,
+    expected: &Expected,
+    found: &mut Vec<ViolationKind>,
+) {
+    let one_cpu = expected.cpus.as_ref().is_some_and(|cpus| cpus.len() == 1);
+    if let Some(count) = migrations.map(|migrations| migrations.count).filter(|count| one_cpu && *count > 0) {
+        found.push(ViolationKind::Migrated { count });
+    }
+    if let Some(pages) = balanced_pages.filter(|pages| *pages > 0) {
+        found.push(ViolationKind::MemoryMoved { pages });
     }
 }
 
@@ -402,6 +419,25 @@ mod tests {
         assert_eq!(check(4, "2-3"), ["thread 7 was on CPU 4, outside its set"]);
         assert_eq!(check(2, "0-3"), ["thread 7 may run on CPUs 0-3, not 2-3"]);
         assert_eq!(check(2, "2"), ["thread 7 may run on CPUs 2, not 2-3"]);
+    }
+
+    /// Automatic NUMA balancing moves pages in the middle of a run, and a process moved between two looks is back.
+    #[test]
+    fn moves_between_looks_are_seen() {
+        let before = "x (1, #threads: 1)\nse.nr_migrations : 4\nnuma_pages_migrated : 10\n";
+        let check = |migrations: &str, pages: &str, cpus: &str| {
+            let after = format!("x (1, #threads: 1)\nse.nr_migrations : {migrations}\n{pages}");
+            let count = counted(before, &after, "se.nr_migrations");
+            let migrations = count.map(|count| Migrations { count, all_threads: false });
+            let mut found = Vec::new();
+            let balanced = counted(before, &after, "numa_pages_migrated");
+            check_moves(migrations, balanced, &expected(cpus, "0"), &mut found);
+            found.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(check("4", "numa_pages_migrated : 10", "2"), Vec::<String>::new());
+        assert_eq!(check("4", "numa_pages_migrated : 522", "2"), ["NUMA balancing moved 512 pages"]);
+        assert_eq!(check("6", "", "2"), ["moved 2 times although its set is one CPU"]);
+        assert_eq!(check("6", "", "2-3"), Vec::<String>::new());
     }
 
     /// CPUs are pinned, and the memory is on the other node all the same.

@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use cpu_placement::{Binding, CancelToken, Finished, Outcome, Output, Run, SpawnError};
+use cpu_placement::{Binding, CancelToken, Finished, Outcome, Output, Run, SpawnError, ViolationKind};
 
 fn sh(script: &str) -> Run {
     Run::new("/bin/sh").args(["-c", script]).env("PATH", "/usr/bin:/bin")
@@ -194,4 +194,12 @@ fn assert_group_is_gone(group: u32) {
         std::thread::sleep(Duration::from_millis(20));
     }
     panic!("{} processes of group {group} are left", alive());
+}
+
+#[test]
+fn a_program_found_stopped_is_a_violation() {
+    let finished = wait(&sh("(sleep 0.6; kill -CONT $$) & kill -STOP $$; wait; exit 0"));
+    assert_eq!(finished.outcome, Outcome::Exited(0));
+    let stopped = ViolationKind::Stopped { tid: finished.pid };
+    assert!(finished.violations.iter().any(|violation| violation.kind == stopped), "{finished:?}");
 }

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use cpu_placement::{Source, Topology, TopologyError};
+use cpu_placement::{Plan, PlanRequest, Source, Topology, TopologyError};
+use proptest::prelude::*;
 
 fn xml(name: &str) -> String {
     let path = format!("{}/../../testdata/topologies/{name}.xml", env!("CARGO_MANIFEST_DIR"));
@@ -68,6 +69,34 @@ fn cut_files_are_refused() {
     let text = xml("hybrid-laptop");
     for end in (0..text.trim_end().len()).step_by(7) {
         assert!(Topology::from_hwloc_xml(&text[..end]).is_err(), "{end}");
+    }
+}
+
+proptest! {
+    /// A file with damage anywhere is refused or understood; what is understood can be planned on, twice alike.
+    #[test]
+    fn damaged_files_never_break_a_plan(
+        name in prop::sample::select(&MACHINES[..]),
+        damage in prop::collection::vec((any::<prop::sample::Index>(), "[0-9a-fx<>\"/=, ]"), 1..6),
+        cores in 1usize..5,
+    ) {
+        let mut text: Vec<char> = xml(name).chars().collect();
+        for (at, with) in damage {
+            let at = at.index(text.len());
+            text[at] = with.chars().next().unwrap_or(' ');
+        }
+        let text: String = text.into_iter().collect();
+        if let Ok(topology) = Topology::from_hwloc_xml(&text) {
+            let request = PlanRequest::uniform(2, cores);
+            let plan = Plan::new(&topology, &request);
+            prop_assert_eq!(&plan, &Plan::new(&topology, &request));
+            if let Ok(plan) = plan {
+                let [a, b] = &plan.sets[..] else { panic!("two sets were asked for") };
+                prop_assert!(topology.whole_cores(&a.cpus).is_disjoint(&topology.whole_cores(&b.cpus)));
+                prop_assert!(plan.cpus().is_subset(&topology.allowed));
+                prop_assert!(topology.hazards(&a.cpus).len() < 12);
+            }
+        }
     }
 }
 

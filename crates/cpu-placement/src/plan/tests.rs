@@ -67,6 +67,23 @@ fn nothing_is_refused() {
 }
 
 #[test]
+fn sizes_beyond_counting_are_too_many() {
+    let request = PlanRequest::new().set("a", usize::MAX).set("b", usize::MAX);
+    let error = Plan::new(&machine("arm-no-smt"), &request).unwrap_err();
+    assert!(matches!(error, PlanError::TooFewCores { needed: usize::MAX, usable: 63, .. }), "{error}");
+}
+
+#[test]
+fn kinds_of_one_rank_are_not_mixed() {
+    let mut hybrid = machine("hybrid-laptop");
+    hybrid.kinds.iter_mut().for_each(|kind| kind.rank = 0);
+    let plan = Plan::new(&hybrid, &PlanRequest::uniform(1, 6)).unwrap();
+    assert_eq!(plan.sets[0].kind.as_deref(), Some("IntelAtom"));
+    let error = Plan::new(&hybrid, &PlanRequest::uniform(1, 9)).unwrap_err();
+    assert!(matches!(error, PlanError::TooFewOfOneKind { needed: 9, .. }), "{error}");
+}
+
+#[test]
 fn nodes_whose_memory_is_not_allowed_are_not_used() {
     let mut topology = machine("smt-2-socket");
     topology.allowed_nodes = "0".parse().unwrap();

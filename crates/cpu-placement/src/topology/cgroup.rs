@@ -101,6 +101,7 @@ fn millicpus(quota: &str, period: &str) -> Option<u64> {
 
 /// How often this process's cgroup or an ancestor ran out of its processor time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Throttling {
     /// Periods in which the time ran out.

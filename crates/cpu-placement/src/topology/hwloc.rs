@@ -18,7 +18,10 @@ const FLAGS: BuildFlags = BuildFlags::INCLUDE_DISALLOWED.union(BuildFlags::DONT_
 pub(super) fn refine(from_sys: Topology) -> Topology {
     let reason = match live() {
         Ok(found) => match found.falls_short_of(&from_sys) {
-            None => return with_parts(from_sys, found),
+            None => match with_parts(&from_sys, found) {
+                Ok(refined) => return refined,
+                Err(error) => error.to_string(),
+            },
             Some(reason) => reason,
         },
         Err(reason) => reason,
@@ -31,15 +34,17 @@ fn with_note(mut topology: Topology, note: String) -> Topology {
     topology
 }
 
-fn with_parts(mut topology: Topology, found: Found) -> Topology {
-    let parts = found.parts.normalise(&topology.online);
+fn with_parts(from_sys: &Topology, found: Found) -> Result<Topology, TopologyError> {
+    let parts = found.parts.normalise(&from_sys.online);
+    parts.check_cores(&from_sys.online)?;
+    let mut topology = from_sys.clone();
     topology.source = Source::Hwloc;
     topology.cores = parts.related_cores();
     topology.packages = parts.packages;
     topology.nodes = parts.nodes;
     topology.caches = parts.caches;
     topology.kinds = parts.kinds;
-    topology
+    Ok(topology)
 }
 
 struct Found {
@@ -89,6 +94,7 @@ pub(super) fn read_xml(text: &str) -> Result<Topology, TopologyError> {
     let list = |name: &str| info(name).and_then(|value| value.parse().ok()).unwrap_or_default();
     let found = collect(&topology);
     let parts = found.parts.normalise(&found.online);
+    parts.check_cores(&found.online)?;
     Ok(Topology {
         source: Source::HwlocXml,
         notes: Vec::new(),

@@ -94,6 +94,8 @@ fn cores(dir: &Path, online: &CpuSet) -> Vec<CpuSet> {
         // The first name is of kernels since 5.3.
         let names = ["core_cpus_list", "thread_siblings_list"];
         let mut cpus = names.iter().find_map(|name| set_file(&topology.join(name))).unwrap_or_default();
+        // A CPU that two cores name, as no kernel should, belongs to the first.
+        cpus = cpus.intersection(&left);
         cpus.insert(cpu);
         left = left.difference(&cpus);
         cores.push(cpus);

@@ -171,6 +171,7 @@ impl Found {
             self.parts.cores = self.pus.iter().map(|cpu| CpuSet::from_iter([cpu])).collect();
         }
         let parts = self.parts.normalise(&self.pus);
+        parts.check_cores(&self.pus)?;
         Ok(Topology {
             source: Source::HwlocXml,
             notes: Vec::new(),
@@ -347,6 +348,20 @@ mod tests {
             "<topology version=\"2.0\"><object type=\"PU\" cpuset=\"0xz\"/></topology>",
             "read the topology: cpuset of a PU is absent or malformed",
         );
+    }
+
+    #[test]
+    fn cores_that_contradict_each_other_are_refused() {
+        let machine = |cores: &str| {
+            format!(
+                "<topology version=\"2.0\"><object type=\"Machine\" cpuset=\"0x7\" complete_cpuset=\"0x7\" \
+                 allowed_nodeset=\"0x1\">{cores}<object type=\"PU\" cpuset=\"0x7\"/></object></topology>"
+            )
+        };
+        let core = |mask: &str| format!("<object type=\"Core\" cpuset=\"{mask}\"/>");
+        check(&machine(&(core("0x3") + &core("0x6"))), "read the topology: CPUs 1 are in two cores");
+        check(&machine(&core("0x3")), "read the topology: CPUs 2 are in no core");
+        assert_eq!(read(&machine(&(core("0x3") + &core("0x4")))).unwrap().cores.len(), 2);
     }
 
     #[test]
