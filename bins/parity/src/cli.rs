@@ -4,7 +4,7 @@ use clap::{Args, Parser, Subcommand};
 use command_line::{Exit, MessageFormat};
 use parity_campaign::demo::Fault;
 
-use crate::{demo, run, verify};
+use crate::{demo, exceptions, run, verify};
 
 /// Compare two revisions of a KV-cache replay harness: behaviour first, then speed.
 #[derive(Debug, Parser)]
@@ -25,8 +25,11 @@ enum Command {
     Demo(DemoArgs),
     /// Write a campaign file with pinned revisions to start from
     Init(InitArgs),
-    /// Check that the evidence of a finished campaign is whole and unaltered
+    /// Check that the evidence of a finished campaign is whole and unaltered, and that its verdicts follow from it
     Verify(VerifyArgs),
+    /// Work on records of accepted differences
+    #[command(subcommand)]
+    Exceptions(ExceptionsCommand),
 }
 
 /// Run a campaign.
@@ -101,6 +104,24 @@ pub(crate) struct InitArgs {
     pub(crate) output: Option<PathBuf>,
 }
 
+/// Work on exception records.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ExceptionsCommand {
+    /// Write the skeleton of a record from the differences that a campaign found
+    Draft(DraftArgs),
+}
+
+/// Draft an exception record.
+#[derive(Debug, Args)]
+pub(crate) struct DraftArgs {
+    /// The evidence of a campaign whose revisions differ
+    #[arg(value_name = "DIR")]
+    pub(crate) dir: PathBuf,
+    /// Where the record goes; must not exist; stdout without it
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
+
 /// Check evidence.
 #[derive(Debug, Args)]
 pub(crate) struct VerifyArgs {
@@ -116,6 +137,7 @@ pub(crate) fn run() -> Exit {
         Command::Demo(args) => demo::run(args, cli.message_format),
         Command::Init(args) => run::init(args),
         Command::Verify(args) => verify::run(args, cli.message_format),
+        Command::Exceptions(ExceptionsCommand::Draft(args)) => exceptions::draft(args),
     };
     result.unwrap_or_else(|failure| failure.report())
 }

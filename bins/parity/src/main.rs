@@ -3,6 +3,7 @@
 mod cli;
 mod console;
 mod demo;
+mod exceptions;
 mod run;
 mod verify;
 

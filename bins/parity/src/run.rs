@@ -70,7 +70,7 @@ pub(crate) fn init(args: &InitArgs) -> Result<Exit, Failure> {
 }
 
 /// Writes a file that does not exist yet.
-fn write_new(path: &Path, text: &str) -> Result<(), Failure> {
+pub(crate) fn write_new(path: &Path, text: &str) -> Result<(), Failure> {
     use std::io::Write;
     let created = std::fs::File::create_new(path).and_then(|mut file| file.write_all(text.as_bytes()));
     created.map_err(|error| Failure::new(Exit::BadInput, format!("write {}: {error}", path.display())))

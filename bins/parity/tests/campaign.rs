@@ -549,6 +549,111 @@ fn check_recomputed(scene: &Scene, edits: &[(&str, &str, &str, &str)]) {
     }
 }
 
+/// An exception record for what [`excepted`] differs in; the candidate's sources have the new number in them.
+const RECORD: &str = r#"schema = "kvrp.exception.v1"
+name = "itl"
+pointers = ["/summary/max_itl_ms"]
+baseline_behavior = "b"
+why_incorrect = "w"
+candidate_behavior = "c"
+source_of_truth = "s"
+why_not_entropy = "e"
+downstream_impact = "d"
+disposition = "accepted"
+reviewer = "tests"
+date = "2026-01-01"
+[regression_test]
+prepare = ["true"]
+command = ["grep", "-rq", "12.5625", "."]
+"#;
+
+/// A candidate that differs in one value of one row, and what its record is to be.
+fn excepted(edits: &[(&str, &str)], codes: &[i32], says: &[&str]) -> Stage {
+    let changed = edit_pointer(reports::VLLM_AGGREGATED, "/summary/max_itl_ms", "12.5625");
+    let mut scene =
+        Scene::honest().edit("[measure.run]", "[measure]\nmeasure_differing_rows = true\n[measure.run]");
+    scene.candidate = scene.candidate.with_report("vllm-aggregated", &changed);
+    let stage = scene.set_up();
+    let mut record = RECORD.to_owned();
+    for (from, to) in edits {
+        assert!(record.contains(from), "{from}");
+        record = record.replacen(from, to, 1);
+    }
+    let folder = stage.folder.path();
+    fs::write(folder.join("itl.toml"), &record).expect("a record");
+    let campaign = fs::read_to_string(folder.join("campaign.toml")).expect("a campaign");
+    let sha256 = canonical_json::Sha256::of(record.as_bytes());
+    let named = format!("[[exception]]\nfile = \"itl.toml\"\nsha256 = \"{sha256}\"\n[host]");
+    fs::write(folder.join("campaign.toml"), campaign.replacen("[host]", &named, 1)).expect("a campaign");
+    let output = parity().args(stage.arguments()).output().expect("the command runs");
+    let text =
+        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let code = output.status.code().expect("no signal");
+    assert!(codes.contains(&code), "exit code {code}, expected {codes:?}\n{text}");
+    for expected in says {
+        assert!(text.contains(expected), "{expected:?} is not in\n{text}");
+    }
+    stage.check_clean();
+    if stage.out().join("report.json").exists() {
+        let found = parity_campaign::recompute(&stage.out()).expect("a bundle");
+        assert!(found.agrees(), "{:#?}", found.disagreements);
+    }
+    stage
+}
+
+#[test]
+fn a_proved_exception_covers_its_difference_and_nothing_else() {
+    let stage = excepted(
+        &[],
+        &[0, 3],
+        &[
+            "semantic: **PASS_WITH_SEMANTIC_EXCEPTIONS**",
+            "| vllm-aggregated | differs, excepted |",
+            "exception itl covers 1 of these differences",
+            "baseline failed, candidate passed",
+            "unequal semantic work, not a parity verdict",
+        ],
+    );
+    assert!(stage.out().join("inputs/exception-itl.toml").exists());
+    let differs = ["semantic: **FAIL**", "| vllm-aggregated | **DIFFERS** |"];
+    let says = |more: &[&'static str]| [&differs, more].concat();
+    let over = ("command = [\"grep\", \"-rq\", \"12.5625\", \".\"]", "command = [\"true\"]");
+    excepted(&[over], &[1], &says(&["baseline passed, candidate passed"]));
+    excepted(&[("prepare = [\"true\"]", "prepare = [\"false\"]")], &[1], &says(&["its preparation failed"]));
+    let elsewhere = ("/summary/max_itl_ms", "/summary/mean_itl_ms");
+    excepted(
+        &[elsewhere],
+        &[1],
+        &says(&["**stale**", "covered by no record: 1", "`/summary/max_itl_ms`: 1"]),
+    );
+    let broad = ("/summary/max_itl_ms", "/summary/*");
+    excepted(&[broad], &[0, 3], &["`/summary/*` is wider than what differs"]);
+    excepted(&[("pointers =", "rows = [\"absent\"]\npointers =")], &[4], &["row \"absent\""]);
+    excepted(&[("\"accepted\"", "\"TO BE WRITTEN\"")], &[4], &["disposition: is still to be written"]);
+}
+
+#[test]
+fn a_draft_names_what_differs() {
+    let changed = edit_pointer(reports::VLLM_AGGREGATED, "/summary/max_itl_ms", "12.5");
+    let mut scene = Scene::honest();
+    scene.candidate = scene.candidate.with_report("vllm-aggregated", &changed);
+    let stage = scene.set_up();
+    parity().args(stage.arguments()).assert().code(1);
+    let draft = || {
+        let mut command = parity();
+        command.args(["exceptions", "draft"]).arg(stage.out());
+        command
+    };
+    draft()
+        .assert()
+        .code(0)
+        .stdout(predicates::str::contains("\"/summary/max_itl_ms\", # vllm-aggregated: 1"));
+    let file = stage.folder.path().join("draft.toml");
+    draft().arg("-o").arg(&file).assert().code(0);
+    draft().arg("-o").arg(&file).assert().code(4);
+    parity().args(["exceptions", "draft"]).arg(stage.folder.path()).assert().code(4);
+}
+
 #[test]
 fn a_verdict_that_does_not_follow_from_the_evidence_is_noticed() {
     check_recomputed(

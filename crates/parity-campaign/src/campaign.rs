@@ -6,13 +6,16 @@ use serde_json::json;
 use crate::context::{Context, Options, Progress};
 use crate::definition::{AUTHORITATIVE_METRIC, CampaignFile, Definition};
 use crate::error::{At, CampaignError, Cause, with_causes};
+use crate::exception::Exception;
 use crate::record::{
-    BuildRecord, Measurable, MeasureRecord, PerformanceVerdict, PinRecord, PlaceRecord, RowOutcome, RowRecord,
+    Both, BuildRecord, ExceptionReport, Measurable, MeasureRecord, PerformanceVerdict, PinRecord,
+    PlaceRecord, RowOutcome, RowRecord,
 };
 use crate::report::{REPORT_SCHEMA, Report, markdown, performance_verdict, semantic_verdict, stale_reviews};
 use crate::scratch::remove_leftover_scratch;
 use crate::stage::Stage;
 use crate::stage::build::{self, Built};
+use crate::stage::classify::Proofs;
 use crate::stage::slice::Sliced;
 use crate::stage::{cleanup, judge, measure, pin, place, run, slice};
 
@@ -57,6 +60,7 @@ fn give_up(context: &Context<'_>, error: &CampaignError) {
 
 fn pipeline(context: &mut Context<'_>) -> Result<Report, CampaignError> {
     begin(context)?;
+    context.exceptions = exceptions(context)?;
     let pinned = context.timed(Stage::Pin, |context| pin::pin(context))?;
     let built = context.timed(Stage::Build, |context| build::build(context, &pinned))?;
     let sliced = context.timed(Stage::Slice, |context| slice::slice(context, pinned.baseline()))?;
@@ -69,6 +73,8 @@ fn pipeline(context: &mut Context<'_>) -> Result<Report, CampaignError> {
     context
         .timed(Stage::Lifecycle, |context| context.append(Stage::Lifecycle, "lifecycle", &lifecycles()))?;
     let stop = rows.metric_missing.as_deref();
+    let exceptions = exception_reports(&context.exceptions, &rows.records, &rows.proofs);
+    context.record(Stage::Classify, "records/exceptions.json", &exceptions)?;
     let measurements = measure_rows(context, &rows.records, &built, &sliced, &placed, stop)?;
     let parts = Parts {
         pin: pinned.record,
@@ -76,6 +82,7 @@ fn pipeline(context: &mut Context<'_>) -> Result<Report, CampaignError> {
         slice: sliced.manifest,
         place: placed.record,
         rows: rows.records,
+        exceptions,
         measurements,
         stops: built.stops.into_iter().chain(rows.metric_missing).collect(),
     };
@@ -91,6 +98,58 @@ fn begin(context: &mut Context<'_>) -> Result<(), CampaignError> {
         "written_by": written_by(),
     });
     context.append(Stage::Pin, "campaign.started", &payload)
+}
+
+/// The frozen exception records, which go into the bundle.
+fn exceptions(context: &Context<'_>) -> Result<Vec<Exception>, CampaignError> {
+    let mut read: Vec<Exception> = Vec::new();
+    for frozen in &context.definition().exceptions {
+        let exception =
+            Exception::read(&context.resolve(&frozen.file), frozen.sha256).at(Stage::Pin, Cause::BadInput)?;
+        let name = &exception.record.name;
+        if read.iter().any(|other| other.record.name == *name) {
+            let message = format!("two exception records are named {name:?}");
+            return Err(CampaignError::new(Stage::Pin, Cause::BadInput, message));
+        }
+        let rows = &context.definition().rows;
+        let unknown = exception.record.rows.iter().find(|name| !rows.iter().any(|row| row.name == **name));
+        if let Some(row) = unknown {
+            let message =
+                format!("exception record {name:?} speaks of row {row:?}, which the campaign has not");
+            return Err(CampaignError::new(Stage::Pin, Cause::BadInput, message));
+        }
+        context
+            .bundle
+            .write_file(&format!("inputs/exception-{name}.toml"), &exception.bytes)
+            .at(Stage::Pin, Cause::HostUnfit)?;
+        read.push(exception);
+    }
+    Ok(read)
+}
+
+/// What each record was worth.
+pub(crate) fn exception_reports(
+    exceptions: &[Exception],
+    rows: &[RowRecord],
+    proofs: &Proofs,
+) -> Vec<ExceptionReport> {
+    let report = |exception: &Exception| {
+        let name = &exception.record.name;
+        let covers = |row: &&RowRecord| {
+            let records = row.classification.iter().flat_map(|found| &found.records);
+            records.into_iter().any(|used| used.name == *name && used.covers > 0)
+        };
+        let tests = proofs
+            .get(name)
+            .map(|runs| Both { baseline: runs.baseline.end.clone(), candidate: runs.candidate.end.clone() });
+        ExceptionReport {
+            record: exception.record.clone(),
+            sha256: exception.sha256,
+            rows: rows.iter().filter(covers).map(|row| row.row.clone()).collect(),
+            tests,
+        }
+    };
+    exceptions.iter().map(report).collect()
 }
 
 fn written_by() -> String {
@@ -113,6 +172,7 @@ const NOT_COVERED: [&str; 4] = [
 struct JudgedRows {
     records: Vec<RowRecord>,
     metric_missing: Option<String>,
+    proofs: Proofs,
 }
 
 fn judge_rows(
@@ -121,7 +181,7 @@ fn judge_rows(
     sliced: &Sliced,
     placed: &place::Placed,
 ) -> Result<JudgedRows, CampaignError> {
-    let mut judged = JudgedRows { records: Vec::new(), metric_missing: None };
+    let mut judged = JudgedRows { records: Vec::new(), metric_missing: None, proofs: Proofs::new() };
     for row in &context.definition().rows {
         context.progress.note(&format!("row {}", row.name));
         let repetitions = context.timed(Stage::Run, |context| {
@@ -129,7 +189,7 @@ fn judge_rows(
         })?;
         let missing = repetitions.iter().find_map(|repetition| repetition.metric_missing.clone());
         judged.metric_missing = judged.metric_missing.or(missing);
-        let record = judge::judge(context, row, &repetitions, sliced.totals)?;
+        let record = judge::judge(context, row, &repetitions, sliced.totals, &mut judged.proofs)?;
         judged.records.push(record);
     }
     Ok(judged)
@@ -143,8 +203,12 @@ pub(crate) fn measurable(definition: &Definition, row: &RowRecord, metric_stop: 
     }
     match &row.outcome {
         RowOutcome::Match => Measurable::Yes,
-        RowOutcome::Differs if definition.measure.measure_differing_rows => Measurable::UnequalWork,
-        RowOutcome::Differs => no("the digests differ and measure_differing_rows is false"),
+        RowOutcome::Differs | RowOutcome::Excepted { .. } if definition.measure.measure_differing_rows => {
+            Measurable::UnequalWork
+        }
+        RowOutcome::Differs | RowOutcome::Excepted { .. } => {
+            no("the digests differ and measure_differing_rows is false")
+        }
         RowOutcome::Unstable { .. } => no("a revision does not agree with itself"),
         RowOutcome::Unqualified { .. } => no("the row does not qualify"),
         RowOutcome::TargetFailed { .. } => no("the harness failed"),
@@ -189,6 +253,7 @@ struct Parts {
     slice: mooncake_trace::SliceManifest,
     place: PlaceRecord,
     rows: Vec<RowRecord>,
+    exceptions: Vec<ExceptionReport>,
     measurements: Vec<MeasureRecord>,
     stops: Vec<String>,
 }
@@ -236,6 +301,7 @@ fn assemble(context: &Context<'_>, parts: Parts) -> Report {
         slice: parts.slice,
         place: parts.place,
         rows: parts.rows,
+        exceptions: parts.exceptions,
         measurements: parts.measurements,
     }
 }

@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use crate::definition::{CampaignFile, Definition};
 use crate::error::{At, CampaignError, Cause};
+use crate::exception::Exception;
 use crate::scratch::ScratchClaim;
 use crate::stage::Stage;
 
@@ -84,6 +85,7 @@ pub(crate) struct Context<'a> {
     pub(crate) times: Vec<StageTime>,
     /// Absolute, so that a child's working directory does not matter.
     pub(crate) work: PathBuf,
+    pub(crate) exceptions: Vec<Exception>,
     _claim: Option<ScratchClaim>,
 }
 
@@ -104,7 +106,17 @@ impl<'a> Context<'a> {
         let work = out.join(SCRATCH);
         fs::create_dir_all(&work).at(Stage::Pin, Cause::HostUnfit)?;
         let claim = if options.keep_work { None } else { Some(claim(options, &work)?) };
-        Ok(Context { file, options, bundle, cancel, progress, times: Vec::new(), work, _claim: claim })
+        Ok(Context {
+            file,
+            options,
+            bundle,
+            cancel,
+            progress,
+            times: Vec::new(),
+            work,
+            exceptions: Vec::new(),
+            _claim: claim,
+        })
     }
 
     pub(crate) fn definition(&self) -> &'a Definition {

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 mod check;
 mod error;
 
+pub(crate) use check::is_date;
 pub use error::DefinitionError;
 
 /// The schema name a campaign file must carry in its `schema` key.
@@ -60,6 +61,9 @@ pub struct Definition {
     /// Recorded decisions of a reviewer; each lifts exactly what it names.
     #[serde(default, rename = "review")]
     pub reviews: Vec<Review>,
+    /// Records of differences that a reviewer accepts (E1).
+    #[serde(default, rename = "exception")]
+    pub exceptions: Vec<ExceptionFile>,
     /// Which CPUs and memory the processes get.
     #[serde(default)]
     pub placement: Placement,
@@ -389,6 +393,16 @@ pub struct Review {
     pub date: String,
 }
 
+/// An exception record, frozen by its digest.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExceptionFile {
+    /// The record.
+    pub file: PathBuf,
+    /// Digest of the file.
+    pub sha256: Sha256,
+}
+
 /// Placement of the processes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -475,11 +489,16 @@ impl CampaignFile {
     /// The text is not TOML, has an unknown key or a value out of range.
     pub fn parse(bytes: Vec<u8>, folder: PathBuf) -> Result<Self, DefinitionError> {
         let text = std::str::from_utf8(&bytes).map_err(|source| DefinitionError::NotUtf8 { source })?;
-        let definition: Definition = toml::from_str(text).map_err(|error| error::from_toml(text, &error))?;
+        let definition: Definition = from_toml(text)?;
         definition.check()?;
         let sha256 = Sha256::of(&bytes);
         Ok(CampaignFile { definition, bytes, sha256, folder })
     }
+}
+
+/// Reads TOML; an error says where it is and names the nearest known key.
+pub(crate) fn from_toml<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, DefinitionError> {
+    toml::from_str(text).map_err(|error| error::from_toml(text, &error))
 }
 
 impl Definition {

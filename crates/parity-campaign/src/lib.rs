@@ -26,6 +26,7 @@ pub mod definition;
 pub mod demo;
 mod divergence;
 mod error;
+mod exception;
 mod harness;
 mod recompute;
 mod record;
@@ -41,12 +42,14 @@ pub use context::{Options, Progress, Silent, StageTime};
 pub use definition::{CampaignFile, Definition, DefinitionError};
 pub use divergence::{Divergence, first_divergence};
 pub use error::{CampaignError, Cause};
+pub use exception::{EXCEPTION_SCHEMA, ExceptionError, ExceptionRecord, RegressionTest, draft};
 pub use harness::{missing_flags, needed_flags, row_options};
-pub use recompute::{RecomputeError, Recomputed, recompute};
+pub use recompute::{RecomputeError, Recomputed, read_report, recompute};
 pub use record::{
-    AppliedPatch, ArtifactRecord, Both, BuildRecord, CanonicalDigest, DifferenceRecord, Growth, Measurable,
-    MeasureRecord, PerformanceVerdict, PinRecord, PinnedRevision, PlaceRecord, RatioBounds, RepetitionRecord,
-    ReportFile, RowOutcome, RowRecord, SemanticVerdict, Side,
+    AppliedPatch, ArtifactRecord, Both, BuildRecord, CanonicalDigest, Classification, DifferenceRecord,
+    ExceptionReport, ExceptionUse, Growth, Measurable, MeasureRecord, PerformanceVerdict, PinRecord,
+    PinnedRevision, PlaceRecord, RatioBounds, RepetitionRecord, ReportFile, RowOutcome, RowRecord,
+    SemanticVerdict, Side, TestEnd, TestRun,
 };
 pub use report::{
     Conclusion, PULL_REQUEST_COMMENT_CHARS, REPORT_SCHEMA, Report, markdown, performance_verdict,

@@ -4,24 +4,28 @@
 //! recorded on the way (digests, coverage, every attempt of the measurement, reports that were kept) and holds each conclusion
 //! in `report.json` against what follows from it.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use canonical_json::{DiffLimits, diff};
+use canonical_json::{DiffLimits, Rules, Sha256, diff};
 use cpu_placement::CancelToken;
 use evidence::Record;
 use paired_run::{Attempt, BoxError, Event, Execution, Executor, PairedRun, RunOutcome, events_of};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::campaign::measurable;
+use crate::campaign::{exception_reports, measurable};
 use crate::coverage::{Coverage, WorkloadTotals};
 use crate::definition::{CampaignFile, Definition, DefinitionError, Row};
 use crate::error::with_causes;
+use crate::exception::Exception;
 use crate::record::{
-    Measurable, MeasureRecord, PerformanceVerdict, RowOutcome, RowRecord, SemanticVerdict, Side,
+    Both, Measurable, MeasureRecord, PerformanceVerdict, RowOutcome, RowRecord, SemanticVerdict, Side,
+    TestRun,
 };
 use crate::report::{Report, markdown, performance_verdict, semantic_verdict, stale_reviews};
+use crate::stage::classify::{self, Proofs, TEST_KIND, cover};
 use crate::stage::judge::{canonical_digest, expectation, outcome_from_evidence, rules};
 use crate::stage::measure::{judged, not_measured};
 
@@ -83,11 +87,19 @@ pub enum RecomputeError {
 ///
 /// [`RecomputeError`] when a file that every finished campaign has is absent or is something else.
 pub fn recompute(dir: &Path) -> Result<Recomputed, RecomputeError> {
-    let report: Report = read(&dir.join("report.json"), "a report")?;
+    let report = read_report(dir)?;
     let file = CampaignFile::read(&dir.join("campaign.toml"))?;
     let journal = evidence::read_journal(dir)?;
-    let mut check =
-        Check { dir, file: &file, report: &report, journal: &journal.records, found: Found::default() };
+    let mut check = Check {
+        dir,
+        file: &file,
+        report: &report,
+        journal: &journal.records,
+        exceptions: Vec::new(),
+        proofs: Proofs::new(),
+        found: Found::default(),
+    };
+    check.exceptions();
     check.records()?;
     check.rows()?;
     check.measurements();
@@ -99,6 +111,15 @@ pub fn recompute(dir: &Path) -> Result<Recomputed, RecomputeError> {
         disagreements,
         taken_as_recorded,
     })
+}
+
+/// The report of a bundle.
+///
+/// # Errors
+///
+/// [`RecomputeError`] when there is none, or it is something else.
+pub fn read_report(dir: &Path) -> Result<Report, RecomputeError> {
+    read(&dir.join("report.json"), "a report")
 }
 
 fn bytes(path: &Path) -> Result<Vec<u8>, RecomputeError> {
@@ -131,6 +152,8 @@ struct Check<'a> {
     file: &'a CampaignFile,
     report: &'a Report,
     journal: &'a [Record],
+    exceptions: Vec<Exception>,
+    proofs: Proofs,
     found: Found,
 }
 
@@ -149,6 +172,32 @@ impl Check<'_> {
         if stated != computed {
             self.disagree(format!("{what}: the bundle says {stated}, its evidence says {computed}"));
         }
+    }
+
+    /// The exception records as frozen, and how their tests ended.
+    fn exceptions(&mut self) {
+        let stated = self.report.exceptions.iter();
+        let named: BTreeMap<Sha256, &str> =
+            stated.map(|stated| (stated.sha256, stated.record.name.as_str())).collect();
+        for frozen in &self.file.definition.exceptions {
+            let name = named.get(&frozen.sha256).copied().unwrap_or("unnamed");
+            let path = self.dir.join(format!("inputs/exception-{name}.toml"));
+            match Exception::read(&path, frozen.sha256) {
+                Ok(exception) => self.exceptions.push(exception),
+                Err(error) => self.disagree(with_causes(&error)),
+            }
+        }
+        let tests = self.journal.iter().filter(|record| record.kind == TEST_KIND);
+        let mut sides: BTreeMap<String, [Option<TestRun>; 2]> = BTreeMap::new();
+        for run in tests.filter_map(|record| record.payload::<TestRun>().ok()) {
+            let at = usize::from(run.side == Side::Candidate);
+            let name = run.record.clone();
+            sides.entry(name).or_default()[at] = Some(run);
+        }
+        let whole = sides.into_iter().filter_map(|(name, [baseline, candidate])| {
+            Some((name, Both { baseline: baseline?, candidate: candidate? }))
+        });
+        self.proofs = whole.collect();
     }
 
     /// The report repeats the records of the stages.
@@ -181,20 +230,21 @@ impl Check<'_> {
             let path = self.dir.join(format!("records/row-{}.json", stated.row));
             let stored: serde_json::Value = read(&path, "the record of a row")?;
             self.compare_briefly(&format!("records/row-{}.json", stated.row), stated, &stored);
-            let outcome = self.outcome(stated);
+            let mut outcome = self.outcome_before_exceptions(stated);
             let kept = stated.difference.as_ref().map_or(&[][..], |difference| &difference.kept);
             if kept.is_empty() {
                 let what = format!("row {}: coverage, whose reports matched and were deleted", stated.row);
                 self.found.taken_as_recorded.push(what);
             } else {
-                self.kept_reports(stated, kept)?;
+                self.kept_reports(stated, kept, &mut outcome)?;
             }
+            self.compare(&format!("row {}: outcome", stated.row), &stated.outcome, &outcome);
             self.found.rows.push(RowRecord { outcome, ..stated.clone() });
         }
         Ok(())
     }
 
-    fn outcome(&mut self, row: &RowRecord) -> RowOutcome {
+    fn outcome_before_exceptions(&mut self, row: &RowRecord) -> RowOutcome {
         let Some(outcome) = outcome_from_evidence(row) else {
             let what =
                 format!("row {}: its outcome, which rests on a report that could not be read", row.row);
@@ -206,12 +256,16 @@ impl Check<'_> {
             }
             return row.outcome.clone();
         };
-        self.compare(&format!("row {}: outcome", row.row), &row.outcome, &outcome);
         outcome
     }
 
     /// Digests, coverage and differences of the reports that were kept.
-    fn kept_reports(&mut self, row: &RowRecord, kept: &[String]) -> Result<(), RecomputeError> {
+    fn kept_reports(
+        &mut self,
+        row: &RowRecord,
+        kept: &[String],
+        outcome: &mut RowOutcome,
+    ) -> Result<(), RecomputeError> {
         let Ok(rules) = rules(&self.definition().canonical) else {
             self.disagree("the canonical form of the campaign file cannot be used");
             return Ok(());
@@ -238,8 +292,22 @@ impl Check<'_> {
                 }
                 Err(error) => self.disagree(format!("row {}: {}", row.row, with_causes(&error))),
             }
+            if *outcome == RowOutcome::Differs && !self.exceptions.is_empty() {
+                self.classify(row, [left, right], &rules, outcome);
+            }
         }
         Ok(())
+    }
+
+    fn classify(&mut self, row: &RowRecord, reports: [&[u8]; 2], rules: &Rules, outcome: &mut RowOutcome) {
+        match cover(&self.exceptions, &row.row, reports, rules) {
+            Ok(found) => {
+                let what = format!("row {}: classification", row.row);
+                self.compare(&what, &row.classification, &Some(&found));
+                *outcome = classify::outcome(&found, &self.proofs);
+            }
+            Err(error) => self.disagree(format!("row {}: {}", row.row, with_causes(&error))),
+        }
     }
 
     fn compare_groups(&mut self, row: &RowRecord, stated: &impl Serialize, found: &impl Serialize) {
@@ -352,6 +420,8 @@ impl Check<'_> {
             (semantic_verdict(&self.found.rows), performance_verdict(&self.found.measurements));
         self.compare("semantic verdict", &report.semantic, &semantic);
         self.compare("performance verdict", &report.performance, &performance);
+        let exceptions = exception_reports(&self.exceptions, &self.found.rows, &self.proofs);
+        self.compare("exceptions", &report.exceptions, &exceptions);
         let build = &self.definition().build;
         let stale =
             stale_reviews(&self.definition().reviews, report.build.growth, build.max_growth, &report.rows);

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::exception::ExceptionRecord;
 use canonical_json::{DiffGroup, Sha256};
 use paired_stats::Judgement;
 use serde::{Deserialize, Serialize};
@@ -206,8 +207,81 @@ pub struct RowRecord {
     pub coverage: Both<Option<Coverage>>,
     /// The first differences, when something differs.
     pub difference: Option<DifferenceRecord>,
+    /// What exception records cover of a difference between the revisions, where the campaign has records.
+    pub classification: Option<Classification>,
     /// The conclusion.
     pub outcome: RowOutcome,
+}
+
+/// The differences of one row, held against the exception records.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Classification {
+    /// The records that speak of this row.
+    pub records: Vec<ExceptionUse>,
+    /// How many differences no record covers.
+    pub uncovered_total: u64,
+    /// These by shape.
+    pub uncovered: Vec<DiffGroup>,
+}
+
+/// What one exception record does for one row.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExceptionUse {
+    /// The record.
+    pub name: String,
+    /// How many differences it covers.
+    pub covers: u64,
+    /// Its patterns that are wider than what differs.
+    pub over_broad: Vec<String>,
+}
+
+/// `exception.test` in the journal: the regression test of a record in one checkout.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TestRun {
+    /// The exception record.
+    pub record: String,
+    /// The checkout.
+    pub side: Side,
+    /// How it ended.
+    pub end: TestEnd,
+}
+
+/// How a regression test ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "kind")]
+pub enum TestEnd {
+    /// Status 0.
+    Passed,
+    /// Another status.
+    Failed,
+    /// Nothing was tested: not started, not prepared, or not finished in time.
+    NotRun {
+        /// Why.
+        why: String,
+    },
+}
+
+impl std::fmt::Display for TestEnd {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            TestEnd::Passed => f.write_str("passed"),
+            TestEnd::Failed => f.write_str("failed"),
+            TestEnd::NotRun { why } => write!(f, "not run: {why}"),
+        }
+    }
+}
+
+/// An exception record and what it was worth in a campaign.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ExceptionReport {
+    /// The record.
+    pub record: ExceptionRecord,
+    /// Digest of its file.
+    pub sha256: Sha256,
+    /// Rows with a difference that it covers; none makes it stale.
+    pub rows: Vec<String>,
+    /// Its regression test in both checkouts; run only when it covers something.
+    pub tests: Option<Both<TestEnd>>,
 }
 
 /// One canonical digest.
@@ -246,6 +320,11 @@ pub enum RowOutcome {
     Match,
     /// The digests differ and nothing explains it.
     Differs,
+    /// The digests differ, and proved exception records cover every difference.
+    Excepted {
+        /// The records.
+        records: Vec<String>,
+    },
     /// A revision does not agree with itself.
     Unstable {
         /// Which.
@@ -363,6 +442,9 @@ impl PerformanceVerdict {
 pub enum SemanticVerdict {
     /// All authoritative canonical outputs match and every row proved its coverage.
     Pass,
+    /// Every mismatch is covered by an exception record whose regression test failed on the baseline and passed on the
+    /// candidate.
+    PassWithSemanticExceptions,
     /// An unexplained mismatch, missing evidence, an unstable revision or an open review.
     Fail,
 }
@@ -373,6 +455,7 @@ impl SemanticVerdict {
     pub const fn word(self) -> &'static str {
         match self {
             SemanticVerdict::Pass => "PASS",
+            SemanticVerdict::PassWithSemanticExceptions => "PASS_WITH_SEMANTIC_EXCEPTIONS",
             SemanticVerdict::Fail => "FAIL",
         }
     }

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use crate::context::StageTime;
 use crate::definition::{Review, ReviewKind};
 use crate::record::{
-    BuildRecord, Growth, MeasureRecord, PerformanceVerdict, PinRecord, PlaceRecord, RowOutcome, RowRecord,
-    SemanticVerdict,
+    BuildRecord, ExceptionReport, Growth, MeasureRecord, PerformanceVerdict, PinRecord, PlaceRecord,
+    RowOutcome, RowRecord, SemanticVerdict,
 };
 
 mod markdown;
@@ -57,6 +57,8 @@ pub struct Report {
     pub place: PlaceRecord,
     /// Semantic outcome of each row.
     pub rows: Vec<RowRecord>,
+    /// The exception records, and what each was worth.
+    pub exceptions: Vec<ExceptionReport>,
     /// Performance outcome of each row.
     pub measurements: Vec<MeasureRecord>,
     /// What was left out, skipped or not covered.
@@ -102,17 +104,27 @@ impl Report {
         }
         match (self.semantic, self.performance) {
             (SemanticVerdict::Fail, _) | (_, PerformanceVerdict::Fail) => Conclusion::Fail,
-            (SemanticVerdict::Pass, PerformanceVerdict::Pass) => Conclusion::Pass,
-            (SemanticVerdict::Pass, _) => Conclusion::Inconclusive,
+            (_, PerformanceVerdict::Pass) => Conclusion::Pass,
+            (SemanticVerdict::Pass | SemanticVerdict::PassWithSemanticExceptions, _) => {
+                Conclusion::Inconclusive
+            }
         }
     }
 }
 
-/// The semantic verdict of a set of rows: PASS needs every row to match.
+/// The semantic verdict of a set of rows: PASS needs every row to match, and exceptions must cover whatever does not.
 #[must_use]
 pub fn semantic_verdict(rows: &[RowRecord]) -> SemanticVerdict {
-    let all_match = !rows.is_empty() && rows.iter().all(|row| row.outcome == RowOutcome::Match);
-    if all_match { SemanticVerdict::Pass } else { SemanticVerdict::Fail }
+    let matches = |row: &RowRecord| row.outcome == RowOutcome::Match;
+    let is_excepted = |row: &RowRecord| matches!(row.outcome, RowOutcome::Excepted { .. });
+    match rows {
+        [] => SemanticVerdict::Fail,
+        rows if rows.iter().all(matches) => SemanticVerdict::Pass,
+        rows if rows.iter().all(|row| matches(row) || is_excepted(row)) => {
+            SemanticVerdict::PassWithSemanticExceptions
+        }
+        _ => SemanticVerdict::Fail,
+    }
 }
 
 /// The performance verdict of a set of rows: the worst one decides, and a row that was not measured is not a pass.

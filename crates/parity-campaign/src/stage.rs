@@ -86,6 +86,7 @@ impl fmt::Display for Stage {
 }
 
 pub(crate) mod build;
+pub(crate) mod classify;
 pub(crate) mod cleanup;
 pub(crate) mod judge;
 pub(crate) mod measure;

@@ -140,6 +140,7 @@ fn blank(rows: Vec<Row>, pairs: u32) -> Definition {
         rows,
         canonical: Canonical::default(),
         reviews: Vec::new(),
+        exceptions: Vec::new(),
         placement: Placement::default(),
         measure: Measure {
             metric: crate::definition::AUTHORITATIVE_METRIC.to_owned(),

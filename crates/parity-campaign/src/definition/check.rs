@@ -37,6 +37,7 @@ impl Definition {
         self.check_rows()?;
         self.check_canonical()?;
         self.check_reviews()?;
+        self.check_exceptions()?;
         self.check_measure()
     }
 
@@ -85,6 +86,16 @@ impl Definition {
                 require(!value.trim().is_empty(), format!("review[{index}].{name}"), "must not be empty")?;
             }
             require(is_date(&review.date), format!("review[{index}].date"), "expected YYYY-MM-DD")?;
+        }
+        Ok(())
+    }
+
+    fn check_exceptions(&self) -> Checked {
+        let mut files = BTreeSet::new();
+        for (index, exception) in self.exceptions.iter().enumerate() {
+            let key = format!("exception[{index}].file");
+            require(!exception.file.as_os_str().is_empty(), key.clone(), "must not be empty")?;
+            require(files.insert(&exception.file), key, "is named twice")?;
         }
         Ok(())
     }
@@ -201,7 +212,7 @@ fn check_workers(key: &str, row: &Row) -> Checked {
     }
 }
 
-fn is_date(text: &str) -> bool {
+pub(crate) fn is_date(text: &str) -> bool {
     let parts: Vec<&str> = text.split('-').collect();
     let digits = |part: &str, length: usize| part.len() == length && part.bytes().all(|b| b.is_ascii_digit());
     matches!(parts[..], [year, month, day] if digits(year, 4) && digits(month, 2) && digits(day, 2))

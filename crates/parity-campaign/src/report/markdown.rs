@@ -3,7 +3,9 @@
 use std::fmt::{self, Write};
 
 use crate::coverage::Coverage;
-use crate::record::{Both, DifferenceRecord, MeasureRecord, RowOutcome, RowRecord, Side};
+use crate::record::{
+    Both, Classification, DifferenceRecord, ExceptionReport, MeasureRecord, RowOutcome, RowRecord, Side,
+};
 
 use super::Report;
 
@@ -41,6 +43,7 @@ fn render(report: &Report, out: &mut String) -> fmt::Result {
     for row in &report.rows {
         row_details(row, out)?;
     }
+    exceptions(report, out)?;
     revisions(report, out)?;
     workload(report, out)?;
     diagnostics(report, out)?;
@@ -115,6 +118,7 @@ fn outcome_word(outcome: &RowOutcome) -> &'static str {
     match outcome {
         RowOutcome::Match => "match",
         RowOutcome::Differs => "**DIFFERS**",
+        RowOutcome::Excepted { .. } => "differs, excepted",
         RowOutcome::Unstable { .. } => "**UNSTABLE**",
         RowOutcome::Unqualified { .. } => "**NOT QUALIFIED**",
         RowOutcome::TargetFailed { .. } => "**TARGET FAILED**",
@@ -177,6 +181,7 @@ fn performance_row(row: &MeasureRecord, out: &mut String) -> fmt::Result {
 fn row_details(row: &RowRecord, out: &mut String) -> fmt::Result {
     let lines: Vec<String> = match &row.outcome {
         RowOutcome::Match | RowOutcome::Differs => Vec::new(),
+        RowOutcome::Excepted { records } => vec![format!("covered by {}", records.join(", "))],
         RowOutcome::Unstable { sides } => {
             let names: Vec<&str> = sides.iter().map(|side| side.name()).collect();
             vec![format!("{} does not agree with itself", names.join(" and "))]
@@ -193,9 +198,57 @@ fn row_details(row: &RowRecord, out: &mut String) -> fmt::Result {
         writeln!(out, "- {line}")?;
     }
     match &row.difference {
-        Some(difference) => difference_details(difference, out),
-        None => writeln!(out),
+        Some(difference) => difference_details(difference, out)?,
+        None => writeln!(out)?,
     }
+    row.classification.as_ref().map_or(Ok(()), |found| classification(found, out))
+}
+
+fn classification(found: &Classification, out: &mut String) -> fmt::Result {
+    for used in &found.records {
+        writeln!(out, "- exception {} covers {} of these differences", used.name, used.covers)?;
+        for pattern in &used.over_broad {
+            writeln!(out, "- exception {}: `{}` is wider than what differs", used.name, cell(pattern))?;
+        }
+    }
+    writeln!(out, "- covered by no record: {}", found.uncovered_total)?;
+    for group in found.uncovered.iter().take(SHOWN_SHAPES) {
+        writeln!(out, "  - `{}`: {}", cell(&group.shape), group.count)?;
+    }
+    writeln!(out)
+}
+
+fn exceptions(report: &Report, out: &mut String) -> fmt::Result {
+    if report.exceptions.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "### Semantic exceptions\n")?;
+    for ExceptionReport { record, sha256, rows, tests } in &report.exceptions {
+        writeln!(
+            out,
+            "**{}** (`{sha256}`), {} by {} on {}\n",
+            record.name, record.disposition, record.reviewer, record.date
+        )?;
+        writeln!(out, "- baseline: {}", record.baseline_behavior)?;
+        writeln!(out, "- why that is wrong: {}", record.why_incorrect)?;
+        writeln!(out, "- candidate: {}", record.candidate_behavior)?;
+        writeln!(out, "- source of truth: {}", record.source_of_truth)?;
+        writeln!(out, "- no leaked entropy: {}", record.why_not_entropy)?;
+        writeln!(out, "- downstream: {}", record.downstream_impact)?;
+        match tests {
+            Some(Both { baseline, candidate }) => writeln!(
+                out,
+                "- regression test `{}`: baseline {baseline}, candidate {candidate}",
+                cell(&record.regression_test.command.join(" "))
+            )?,
+            None => writeln!(out, "- **stale**: it covers no difference of this campaign")?,
+        }
+        if !rows.is_empty() {
+            writeln!(out, "- covers differences of {}", rows.join(", "))?;
+        }
+        writeln!(out)?;
+    }
+    Ok(())
 }
 
 /// Shapes shown per row; the record in the bundle has the rest.

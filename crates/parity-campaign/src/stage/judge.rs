@@ -13,6 +13,7 @@ use crate::error::{At, CampaignError, Cause, with_causes};
 use crate::harness::row_options;
 use crate::record::{Both, CanonicalDigest, DifferenceRecord, RowOutcome, RowRecord, Side};
 use crate::stage::Stage;
+use crate::stage::classify::{Proofs, classify};
 use crate::stage::run::Repetition;
 
 /// The canonical form of the definition. Every exclusion is optional: a report that the harness already canonicalised
@@ -43,6 +44,7 @@ pub(crate) fn judge(
     row: &Row,
     repetitions: &[Repetition],
     totals: WorkloadTotals,
+    proofs: &mut Proofs,
 ) -> Result<RowRecord, CampaignError> {
     if let Some(fault) = repetitions.iter().find_map(target_fault) {
         return finish(context, row, RowRecord::failed(context.definition(), row, fault));
@@ -58,6 +60,14 @@ pub(crate) fn judge(
         qualify(context.definition(), row, &reports, totals, &mut record);
         Ok(())
     })?;
+    if record.outcome == RowOutcome::Differs && !context.exceptions.is_empty() {
+        let [left, right] = [Side::Baseline, Side::Candidate].map(|side| of(&reports, side));
+        if let ([left, ..], [right, ..]) = (left.as_slice(), right.as_slice()) {
+            let texts = [left.bytes.as_slice(), right.bytes.as_slice()];
+            context
+                .timed(Stage::Classify, |context| classify(context, proofs, &mut record, texts, &rules))?;
+        }
+    }
     finish(context, row, record)
 }
 
@@ -146,6 +156,7 @@ fn compare(
         equal,
         coverage: Both { baseline: None, candidate: None },
         difference,
+        classification: None,
         outcome,
     })
 }
@@ -330,6 +341,7 @@ impl RowRecord {
             equal: false,
             coverage: Both { baseline: None, candidate: None },
             difference: None,
+            classification: None,
             outcome: RowOutcome::TargetFailed { fault },
         }
     }

@@ -1,0 +1,215 @@
+//! classify: every difference of a row is held against the exception records (E1, E2).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use canonical_json::{CanonicalError, DiffLimits, Exclusion, Rules, diff};
+use cpu_placement::{NodeLock, Outcome, Output, Run, SpawnError};
+
+use crate::context::Context;
+use crate::error::{At, CampaignError, Cause};
+use crate::exception::{Exception, RegressionTest};
+use crate::record::{Both, Classification, ExceptionUse, RowOutcome, RowRecord, Side, TestEnd, TestRun};
+use crate::stage::Stage;
+
+/// The journal's kind of a [`TestRun`].
+pub(crate) const TEST_KIND: &str = "exception.test";
+
+/// Tests that were run, by the name of their record.
+pub(crate) type Proofs = BTreeMap<String, Both<TestRun>>;
+
+/// What the records cover of the difference between two reports of one row.
+///
+/// A difference is covered when leaving out what the records name leaves no difference: nothing has to be listed for that,
+/// however many values differ.
+pub(crate) fn cover(
+    exceptions: &[Exception],
+    row: &str,
+    reports: [&[u8]; 2],
+    rules: &Rules,
+) -> Result<Classification, CanonicalError> {
+    let applicable: Vec<&Exception> = exceptions.iter().filter(|record| record.applies_to(row)).collect();
+    let differing =
+        |left_out: &[&Exception]| diff(reports[0], reports[1], &without(rules, left_out), &limits());
+    let all = differing(&[])?;
+    let shapes: BTreeSet<&str> = all.groups.iter().map(|group| group.shape.as_str()).collect();
+    let mut records = Vec::new();
+    for exception in &applicable {
+        let covers = all.total - differing(&[exception])?.total.min(all.total);
+        let broad = |pointer: &&String| pointer.contains('*') && !shapes.contains(pointer.as_str());
+        let over_broad = if covers == 0 || all.truncated {
+            Vec::new()
+        } else {
+            exception.record.pointers.iter().filter(broad).cloned().collect()
+        };
+        records.push(ExceptionUse { name: exception.record.name.clone(), covers, over_broad });
+    }
+    let uncovered = diff(reports[0], reports[1], &without(rules, &applicable), &DiffLimits::default())?;
+    Ok(Classification { records, uncovered_total: uncovered.total, uncovered: uncovered.groups })
+}
+
+/// Enough to know every shape.
+fn limits() -> DiffLimits {
+    let mut limits = DiffLimits::default();
+    limits.max_groups = 100_000;
+    limits.max_examples = 0;
+    limits
+}
+
+/// The rules, leaving out what the records name as well.
+fn without(rules: &Rules, records: &[&Exception]) -> Rules {
+    let mut rules = rules.clone();
+    for pointer in records.iter().flat_map(|exception| &exception.record.pointers) {
+        if let Ok(pattern) = pointer.parse() {
+            rules.exclusions.push(Exclusion { pattern, required: false });
+        }
+    }
+    rules
+}
+
+/// The outcome of a row that differs, once its records and their tests are known.
+pub(crate) fn outcome(classification: &Classification, proofs: &Proofs) -> RowOutcome {
+    let used: Vec<&ExceptionUse> = classification.records.iter().filter(|record| record.covers > 0).collect();
+    let is_proved = |record: &&ExceptionUse| proofs.get(&record.name).is_some_and(proves);
+    if classification.uncovered_total > 0 || used.is_empty() || !used.iter().all(is_proved) {
+        return RowOutcome::Differs;
+    }
+    RowOutcome::Excepted { records: used.iter().map(|record| record.name.clone()).collect() }
+}
+
+/// Whether a test failed on the baseline and passed on the candidate.
+pub(crate) fn proves(runs: &Both<TestRun>) -> bool {
+    runs.baseline.end == TestEnd::Failed && runs.candidate.end == TestEnd::Passed
+}
+
+/// Classifies a row that differs; a row that needs a record gets its tests run, once per campaign.
+pub(crate) fn classify(
+    context: &mut Context<'_>,
+    proofs: &mut Proofs,
+    record: &mut RowRecord,
+    reports: [&[u8]; 2],
+    rules: &Rules,
+) -> Result<(), CampaignError> {
+    let found = cover(&context.exceptions, &record.row, reports, rules)
+        .at(Stage::Classify, Cause::TargetFailed)
+        .map_err(|error| error.in_row(&record.row))?;
+    for used in found.records.iter().filter(|used| used.covers > 0) {
+        if proofs.contains_key(&used.name) {
+            continue;
+        }
+        let named = |exception: &&Exception| exception.record.name == used.name;
+        let Some(exception) = context.exceptions.iter().find(named).cloned() else { continue };
+        let runs = Both::try_make(|side| test(context, &exception, side))?;
+        proofs.insert(used.name.clone(), runs);
+    }
+    record.outcome = outcome(&found, proofs);
+    record.classification = Some(found);
+    Ok(())
+}
+
+/// Runs the regression test of a record in one checkout and keeps what it said.
+fn test(context: &mut Context<'_>, exception: &Exception, side: Side) -> Result<TestRun, CampaignError> {
+    let name = &exception.record.name;
+    let test = &exception.record.regression_test;
+    context.progress.note(&format!("regression test of {name} on the {}", side.name()));
+    let folder = context.work.join("exception").join(format!("{name}-{}", side.letter()));
+    fs::create_dir_all(&folder).at(Stage::Classify, Cause::HostUnfit)?;
+    // It may build: not while somebody measures here (P7).
+    let _lock =
+        NodeLock::shared(&context.options.node_lock, context.cancel).at(Stage::Classify, Cause::HostUnfit)?;
+    let prepared = match test.prepare.is_empty() {
+        true => TestEnd::Passed,
+        false => run(context, &test.prepare, test, side, &folder, "prepare")?,
+    };
+    let end = match prepared {
+        TestEnd::Passed => run(context, &test.command, test, side, &folder, "test")?,
+        _ => TestEnd::NotRun { why: "its preparation failed".to_owned() },
+    };
+    let run = TestRun { record: name.clone(), side, end };
+    context.append(Stage::Classify, TEST_KIND, &run)?;
+    Ok(run)
+}
+
+/// What a test may know of us: where the tools are.
+const ENVIRONMENT: [&str; 6] = ["PATH", "HOME", "CARGO_HOME", "RUSTUP_HOME", "RUSTUP_TOOLCHAIN", "LANG"];
+
+fn run(
+    context: &Context<'_>,
+    command: &[String],
+    test: &RegressionTest,
+    side: Side,
+    folder: &Path,
+    what: &str,
+) -> Result<TestEnd, CampaignError> {
+    let Some((program, arguments)) = command.split_first() else {
+        return Ok(TestEnd::NotRun { why: "it names no program".to_owned() });
+    };
+    let output = |stream: &str| folder.join(format!("{what}.{stream}"));
+    let mut run = Run::new(program)
+        .args(arguments)
+        .env("CARGO_TARGET_DIR", folder.join("target"))
+        .cwd(context.work.join("checkout").join(side.letter()))
+        .stdout(Output::File(output("stdout")))
+        .stderr(Output::File(output("stderr")))
+        .time_limit(Duration::from_secs(test.time_limit_s));
+    for name in ENVIRONMENT {
+        run = run.env_from_parent(name);
+    }
+    let finished = match run.wait(context.cancel) {
+        Ok(finished) => finished,
+        Err(SpawnError::Cancelled { .. }) => return Err(CampaignError::cancelled(Stage::Classify)),
+        Err(error) => return Ok(TestEnd::NotRun { why: crate::error::with_causes(&error) }),
+    };
+    keep(context, &output("stdout"), &output("stderr"))?;
+    match finished.outcome {
+        Outcome::Cancelled => Err(CampaignError::cancelled(Stage::Classify)),
+        outcome => Ok(end(outcome, test.time_limit_s)),
+    }
+}
+
+fn end(outcome: Outcome, time_limit_s: u64) -> TestEnd {
+    match outcome {
+        Outcome::Exited(0) => TestEnd::Passed,
+        Outcome::Exited(status @ (126 | 127)) => {
+            TestEnd::NotRun { why: format!("status {status}: its program could not be started") }
+        }
+        Outcome::Exited(_) => TestEnd::Failed,
+        Outcome::TimedOut => TestEnd::NotRun { why: format!("it ran longer than {time_limit_s} s") },
+        other => TestEnd::NotRun { why: format!("it ended unexpectedly: {other:?}") },
+    }
+}
+
+/// What a test said goes into the bundle.
+fn keep(context: &Context<'_>, stdout: &Path, stderr: &Path) -> Result<(), CampaignError> {
+    for path in [stdout, stderr] {
+        let folder =
+            path.parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy().into_owned();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let bytes = fs::read(path).at(Stage::Classify, Cause::HostUnfit)?;
+        context
+            .bundle
+            .write_file(&format!("logs/exception-{folder}.{name}"), &bytes)
+            .at(Stage::Classify, Cause::HostUnfit)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_test_that_ran_can_fail() {
+        for (outcome, expected) in [
+            (Outcome::Exited(0), "passed"),
+            (Outcome::Exited(101), "failed"),
+            (Outcome::Exited(127), "not run: status 127: its program could not be started"),
+            (Outcome::TimedOut, "not run: it ran longer than 7 s"),
+            (Outcome::Signalled(9), "not run: it ended unexpectedly: Signalled(9)"),
+        ] {
+            assert_eq!(end(outcome, 7).to_string(), expected);
+        }
+    }
+}
