@@ -126,12 +126,12 @@ pub enum CallError {
     #[error(transparent)]
     Submit(#[from] SubmitError),
     /// No reply came in time. The connection lives on; should the reply come after all, it is dropped.
-    #[error("{rpc} (seq_num {seq_num}) was not answered in time")]
+    #[error("{rpc} was not answered in time")]
     Deadline {
         /// The call.
         rpc: Rpc,
-        /// Its number.
-        seq_num: u32,
+        /// Its number, if it had got one: it may have waited for its turn until the end.
+        seq_num: Option<u32>,
     },
     /// The master answered that it cannot read the arguments: it speaks another dialect.
     #[error("master does not take the arguments of {rpc} in dialect {dialect}")]
@@ -192,6 +192,12 @@ pub enum CallError {
     /// No call waits for a reply.
     #[error("no call is in flight")]
     Idle,
+    /// Every connection of a pool was in use for too long.
+    #[error("none of {connections} connections was free in time")]
+    Busy {
+        /// How many there may be.
+        connections: usize,
+    },
 }
 
 impl CallError {
@@ -284,6 +290,18 @@ impl Connection {
     #[must_use]
     pub const fn in_flight(&self) -> usize {
         self.session.in_flight()
+    }
+
+    /// Whether the connection is of no use any more.
+    #[must_use]
+    pub const fn is_broken(&self) -> bool {
+        self.broken
+    }
+
+    /// Whether no reply is to come and none was left untaken.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.session.in_flight() == 0 && self.parked.is_empty()
     }
 
     /// The socket, for those who wait on several at once.
@@ -483,7 +501,7 @@ impl Connection {
     /// Looks at the clock, for a peer that sends something all the time and never the whole.
     fn expire(&mut self) -> Result<(), CallError> {
         match self.session.expire(Instant::now()) {
-            Some(Ticket { seq_num, rpc }) => Err(CallError::Deadline { rpc, seq_num }),
+            Some(Ticket { seq_num, rpc }) => Err(CallError::Deadline { rpc, seq_num: Some(seq_num) }),
             None => Ok(()),
         }
     }

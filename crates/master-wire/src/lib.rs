@@ -1,4 +1,10 @@
-//! The Mooncake Store master's protocol: a schema, a codec and frames, without I/O.
+//! A client of the Mooncake Store master: its protocol without I/O, a blocking connection, and one for `tokio`.
+//!
+//! [`Connection`] is a blocking connection: [`call`](Connection::call) makes one call, [`submit`](Connection::submit) and
+//! [`receive`](Connection::receive) have many in flight. [`Pool`] lends a bounded number of them to threads. With the
+//! feature `tokio`, `AsyncConnection` is one that many tasks share and `AsyncPool` a bounded number of those. Whoever
+//! waits for sockets in another way drives a [`Session`], which is a connection without the socket, or uses the codec
+//! alone:
 //!
 //! The 20 calls a store's client makes are types: fill in [`PutStart`] or [`BatchExistKey`] and give it to
 //! [`encode_request`], which appends a whole frame to a buffer. What comes back goes through a [`FrameReader`], which
@@ -38,11 +44,26 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Where several requests are written together, each is appended to the same buffer. Replies come in any order and are
+//! The same on a connection, here to the master at its usual port:
+//!
+//! ```no_run
+//! use master_wire::{BatchExistKey, ConnectOptions, Connection};
+//!
+//! let mut master = Connection::connect("127.0.0.1:50051", &ConnectOptions::default())?;
+//! for exists in master.call(&BatchExistKey { keys: (&["a", "b"]).into(), ..Default::default() })? {
+//!     println!("{}", exists?);
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! The arguments of a call are plain structs, to be filled in with `..Default::default()`: a later release of the master may
+//! add fields. Where several requests are written together, each is appended to the same buffer. Replies come in any order and are
 //! matched by `seq_num`.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
+#[cfg(feature = "tokio")]
+mod asynchronous;
 mod body;
 mod codec;
 mod connection;
@@ -54,6 +75,7 @@ mod frame;
 mod list;
 mod literal;
 mod message;
+mod pool;
 mod rpc;
 mod schema;
 mod session;
@@ -62,6 +84,12 @@ mod types;
 mod visit;
 mod wire;
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
+#[cfg(feature = "tokio")]
+pub use asynchronous::{AsyncConnection, AsyncPool};
 pub use body::{Body, Envelope, Style};
 pub use codec::{Decoder, Encoder, Measure, Width};
 pub use connection::{CallError, ConnectError, ConnectOptions, Connection, Reconnect};
@@ -75,6 +103,7 @@ pub use fake::FakeSegment;
 pub use frame::{DEFAULT_FRAME_LIMIT_BYTES, Frame, FrameReader, Header, RequestHeader, ResponseHeader};
 pub use list::{List, ListIter};
 pub use message::{decode_reply, decode_request, decode_response, encode_request};
+pub use pool::{Pool, PoolOptions, Pooled};
 pub use rpc::{
     BatchExistKey, BatchGetReplicaList, BatchPutEnd, BatchPutRevoke, BatchPutStart, BatchRemove, Call,
     ExistKey, GetFsdir, GetReplicaList, GetStorageConfig, MountSegment, Ping, PutEnd, PutRevoke, PutStart,

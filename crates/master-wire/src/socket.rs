@@ -1,7 +1,7 @@
 //! What a socket is told so that a peer that is gone is noticed.
 
 use std::io;
-use std::net::TcpStream;
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 use nix::sys::socket::{setsockopt, sockopt};
@@ -31,8 +31,8 @@ impl Default for Liveness {
     }
 }
 
-pub(crate) fn configure(stream: &TcpStream, liveness: &Liveness) -> io::Result<()> {
-    stream.set_nodelay(true)?;
+pub(crate) fn configure(stream: &impl AsFd, liveness: &Liveness) -> io::Result<()> {
+    setsockopt(stream, sockopt::TcpNoDelay, &true)?;
     let seconds = |span: Duration| u32::try_from(span.as_secs().max(1)).unwrap_or(u32::MAX);
     setsockopt(stream, sockopt::KeepAlive, &true)?;
     setsockopt(stream, sockopt::TcpKeepIdle, &seconds(liveness.keepalive_idle))?;
