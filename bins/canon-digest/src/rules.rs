@@ -16,10 +16,10 @@ pub(crate) struct RuleOptions {
     #[arg(long, value_enum, value_name = "FORM")]
     form: Option<FormOption>,
     /// Leave out what this pattern matches: a JSON pointer in which `*` is any one key or index
-    #[arg(long, value_name = "PATTERN")]
+    #[arg(long, value_name = "PATTERN", value_parser = part)]
     exclude: Vec<Pattern>,
     /// As --exclude, and fail if nothing matches
-    #[arg(long, value_name = "PATTERN")]
+    #[arg(long, value_name = "PATTERN", value_parser = part)]
     exclude_required: Vec<Pattern>,
     /// Sort the elements of the arrays at AT by the key at BY in each, as in /per_request=/uuid
     #[arg(long, value_name = "AT=BY")]
@@ -27,6 +27,14 @@ pub(crate) struct RuleOptions {
     /// Read rules from this TOML file (form, exclusions, unordered); the options above add to them
     #[arg(long, value_name = "FILE")]
     rules: Option<PathBuf>,
+}
+
+/// A pattern of parts of a document.
+fn part(text: &str) -> Result<Pattern, String> {
+    match text {
+        "" => Err("expected a pattern that does not match the whole document".to_owned()),
+        _ => text.parse().map_err(|error: ParsePointerError| error.to_string()),
+    }
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

@@ -281,6 +281,28 @@ fn standard_input_is_read_once() {
     }
 }
 
+#[test]
+fn arguments_that_mean_nothing() {
+    for arguments in [
+        &["--exclude", ""][..],
+        &["--exclude", "a"],
+        &["--exclude-required", "/~"],
+        &["--unordered", "/a"],
+        &["--unordered", "/a=b"],
+        &["--form", "pretty"],
+        &["--jobs", "0"],
+        &["--records"],
+        &["--max-groups", "3"],
+        &["--diff", "a.json"],
+        &["--diff", "a.json", "b.json", "--check", "00"],
+        &["--emit", "--message-format", "json"],
+        &["--emit", "a.json", "b.json"],
+    ] {
+        let found = run(Path::new("."), arguments);
+        assert_eq!((found.code, found.stdout.as_str()), (2, ""), "{arguments:?} {}", found.stderr);
+    }
+}
+
 /// Names are printed as sha256sum prints them, whatever is in them.
 #[test]
 fn names_of_files() {
@@ -360,7 +382,7 @@ fn outputs_that_do_not_work() {
 
 #[test]
 fn a_pipe_that_closes_early_is_no_error() {
-    let lines = "[ ]\n".repeat(200_000);
+    let lines = "[ ]\n".repeat(40_000);
     let folder = folder(&[("a.jsonl", lines.as_bytes())]);
     let command = assert_cmd::cargo::cargo_bin!("canon-digest");
     let script = format!("'{}' --jsonl --emit a.jsonl | head -1; echo ${{PIPESTATUS[0]}}", command.display());

@@ -62,6 +62,11 @@ fn memory_is_bounded() {
     let (Some(canonical), _) = file_growth(records(6 * COUNT, true, 0)) else { return };
     assert!(canonical < 4 * MIB, "a canonical file: {canonical}");
 
+    // Keys are kept until they were compared with the next.
+    let (keys, length) = file_growth(format!("{{\"{0}\":{{\"{0}\":1}}}}", "k".repeat(8_000_000)));
+    let keys = keys.expect("it was there before");
+    assert!(keys * 10 < length * 16, "{keys} for {length} bytes of long keys");
+
     let (shuffled, length) = file_growth(records(COUNT, false, 0));
     let shuffled = shuffled.expect("it was there before");
     assert!(shuffled * 10 < length * 16, "{shuffled} for {length} bytes in another order");
