@@ -7,11 +7,12 @@ use anyhow::Result;
 use crate::process::{cargo, hand_over, root};
 
 /// A task, the package that owns it and its bench target.
-const TASKS: [(&str, &str, &str); 4] = [
+const TASKS: [(&str, &str, &str); 5] = [
     ("canonical-json", "canonical-json", "targets"),
     ("mooncake-trace", "mooncake-trace", "targets"),
     ("placement", "cpu-placement", "targets"),
     ("gate-calibration", "paired-stats", "gate_calibration"),
+    ("paired-overhead", "paired-run", "overhead"),
 ];
 
 pub(crate) fn run(args: &[String]) -> Result<ExitCode> {

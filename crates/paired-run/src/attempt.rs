@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 /// What an attempt is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case", tag = "purpose")]
 pub enum Purpose {
     /// To warm the machine; its time is kept and not used.
@@ -29,6 +30,7 @@ pub enum Purpose {
 
 /// One attempt: a number that no other attempt of the row has, the arm, and what it is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Attempt {
     /// Counts all attempts of the row from 0, across stops and reruns; good for names of fresh files.
     pub number: u32,
@@ -52,6 +54,7 @@ impl fmt::Display for Attempt {
 
 /// How the process of an attempt ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case", tag = "how")]
 #[non_exhaustive]
 pub enum Ending {
@@ -85,6 +88,7 @@ impl From<Outcome> for Ending {
 
 /// What was read after the process ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case", tag = "metric")]
 #[non_exhaustive]
 pub enum Reading {
@@ -107,6 +111,7 @@ pub enum Reading {
 
 /// Kinds of environmental conditions. They are evidence; which of them invalidate is in the definition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ConditionKind {
@@ -128,6 +133,8 @@ pub enum ConditionKind {
     Throttled,
     /// More else ran on the CPUs of the measurement than the limits of its [`Run`](cpu_placement::Run) allow.
     CompetingLoad,
+    /// The program was stopped for a while by Ctrl-Z, a signal or a debugger.
+    Suspended,
     /// The run was stopped between the start of the pair and its end: killed, cancelled, evicted by a
     /// scheduler.
     Interrupted,
@@ -137,6 +144,7 @@ pub enum ConditionKind {
 
 /// An environmental condition and its evidence.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Condition {
     /// Which kind.
     pub kind: ConditionKind,
@@ -149,6 +157,7 @@ pub struct Condition {
 
 /// What an attempt used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Usage {
     /// From just before the start until the end was seen.
     pub wall_ns: u64,
@@ -175,6 +184,7 @@ impl Usage {
 
 /// Everything that is known of one attempt once it is over.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[must_use]
 pub struct Execution {
     /// When its process was started, on the wall clock, since 1970.
@@ -296,6 +306,7 @@ fn condition_kind(violation: &ViolationKind) -> ConditionKind {
         ViolationKind::MemoryMoved { .. } => ConditionKind::MemoryMoved,
         ViolationKind::Throttled { .. } => ConditionKind::Throttled,
         ViolationKind::CompetingLoad { .. } => ConditionKind::CompetingLoad,
+        ViolationKind::Suspended { .. } | ViolationKind::Stopped { .. } => ConditionKind::Suspended,
         ViolationKind::LeftBehind { .. } => ConditionKind::LeftBehind,
         _ => ConditionKind::Other,
     }
@@ -303,6 +314,7 @@ fn condition_kind(violation: &ViolationKind) -> ConditionKind {
 
 /// A failure of the program that is measured: it fails the row.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case", tag = "failure")]
 #[non_exhaustive]
 pub enum ProductFailure {

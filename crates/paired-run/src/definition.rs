@@ -9,6 +9,7 @@ use crate::attempt::ConditionKind;
 
 /// The definition of a row's run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct RunDefinition {
     /// The seed of the schedule.
@@ -45,6 +46,7 @@ impl RunDefinition {
 /// The environmental conditions that make a pair invalid, both members together. A failure of the program
 /// that is measured is never one of them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct Invalidation {
     /// Conditions that invalidate whenever they are seen.
@@ -62,11 +64,11 @@ impl Default for Invalidation {
     fn default() -> Self {
         use ConditionKind::{
             AffinityDiffers, CompetingLoad, Interrupted, MemoryElsewhere, MemoryMoved, MemoryPolicyRefused,
-            Migrated, RanOutside, Throttled,
+            Migrated, RanOutside, Suspended, Throttled,
         };
         let placement =
             [AffinityDiffers, RanOutside, Migrated, MemoryPolicyRefused, MemoryElsewhere, MemoryMoved];
-        let conditions = placement.into_iter().chain([Throttled, CompetingLoad, Interrupted]);
+        let conditions = placement.into_iter().chain([Throttled, CompetingLoad, Suspended, Interrupted]);
         Self {
             conditions: conditions.collect(),
             above: BTreeMap::new(),

@@ -8,6 +8,7 @@ use crate::definition::RunDefinition;
 
 /// One thing that happened. Each is recorded before anything that follows from it is done.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case", tag = "event")]
 #[non_exhaustive]
 pub enum Event {
@@ -55,6 +56,7 @@ pub enum Event {
 
 /// One predeclared rule that applied.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case", tag = "rule")]
 #[non_exhaustive]
 pub enum Invalid {

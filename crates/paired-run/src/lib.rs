@@ -4,7 +4,8 @@
 //! members run one directly after the other, one process at a time. An [`Executor`] carries out each attempt;
 //! [`Processes`] does it with two [`Subject`]s, [`Scripted`] without running anything. Every [`Event`] goes
 //! to a [`Recorder`] before anything that follows from it is done, so a run that was killed is continued by
-//! [`PairedRun::resume`] from what was kept: no pair that was taken is lost or taken again.
+//! [`PairedRun::resume`] from what was kept: no pair that was taken is lost or taken again. [`JournalRecorder`] waits
+//! for the disk at every event, [`OverlappedRecorder`] while the next attempt runs ([`Durability`]).
 //!
 //! Two things can go wrong, and they are kept apart. A *failure of the program* (its status, a signal, its
 //! time limit, a malformed metric) fails the row and is never measured again. An *environmental condition*
@@ -47,6 +48,7 @@ mod attempt;
 mod definition;
 mod event;
 mod execute;
+mod overlapped;
 mod progress;
 mod run;
 mod scripted;
@@ -58,6 +60,7 @@ pub use crate::{
     definition::{Invalidation, RunDefinition},
     event::{BoxError, Event, Invalid, JournalRecorder, Recorder, events_of},
     execute::{Executor, Observer, Processes, Subject},
+    overlapped::{Durability, OverlapError, OverlappedRecorder},
     progress::{Taken, Unexpected},
     run::{PairedRun, ResumeError, RunError, RunOutcome},
     scripted::{Fault, Scripted},

@@ -6,6 +6,7 @@ use paired_stats::{Arm, Schedule};
 use crate::attempt::{Attempt, ConditionKind, Ending, Execution, ProductFailure, Purpose};
 use crate::definition::{Invalidation, RunDefinition};
 use crate::event::{Event, Invalid};
+use crate::run::RunOutcome;
 
 /// One member of a pair that was taken.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,9 +22,7 @@ pub struct Taken {
 pub(crate) enum Next {
     Start(Attempt),
     Invalidate { pair: u32, rerun: u32, reasons: Vec<Invalid> },
-    Done,
-    Failed { attempt: Attempt, failure: ProductFailure },
-    Blocked { pair: u32, reasons: Vec<Invalid> },
+    Ended(RunOutcome),
 }
 
 /// The state of a run.
@@ -102,12 +101,12 @@ impl Progress {
     /// What is next.
     pub(crate) fn next(&self) -> Next {
         if let Some((attempt, failure)) = &self.failed {
-            return Next::Failed { attempt: *attempt, failure: failure.clone() };
+            return Next::Ended(RunOutcome::Failed { attempt: *attempt, failure: failure.clone() });
         }
         let pair = u32::try_from(self.accepted.len())
             .expect("there are at most as many pairs as the definition says");
         if pair == self.definition.pairs {
-            return Next::Done;
+            return Next::Ended(RunOutcome::Complete);
         }
         let reasons = self.current.reasons(&self.definition.invalidation);
         if !reasons.is_empty() {
@@ -115,10 +114,11 @@ impl Progress {
         }
         if let Some(interrupted) = &self.current.interrupted {
             // An interruption that no rule answers cannot be taken again and cannot be used.
-            return Next::Blocked { pair, reasons: vec![interrupted.clone()] };
+            return Next::Ended(RunOutcome::Blocked { pair, reasons: vec![interrupted.clone()] });
         }
         if self.exhausted() {
-            return Next::Blocked { pair, reasons: self.current.last_reasons.clone() };
+            let reasons = self.current.last_reasons.clone();
+            return Next::Ended(RunOutcome::Blocked { pair, reasons });
         }
         self.next_attempt(pair)
     }

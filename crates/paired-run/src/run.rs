@@ -82,15 +82,21 @@ impl PairedRun {
         self.open(recorder)?;
         loop {
             match self.progress.next() {
-                Next::Done => return Ok(RunOutcome::Complete),
-                Next::Failed { attempt, failure } => return Ok(RunOutcome::Failed { attempt, failure }),
-                Next::Blocked { pair, reasons } => return Ok(RunOutcome::Blocked { pair, reasons }),
                 Next::Start(_) if cancel.is_cancelled() => return Ok(RunOutcome::Cancelled),
                 Next::Start(attempt) => self.attempt(attempt, executor, recorder, cancel)?,
                 Next::Invalidate { pair, rerun, reasons } => {
                     self.note(Event::PairInvalidated { pair, rerun, reasons }, recorder)?;
                 }
+                Next::Ended(outcome) => return Ok(outcome),
             }
+        }
+    }
+
+    /// How the run ended, if it has: nothing while it can go on.
+    pub fn outcome(&self) -> Option<RunOutcome> {
+        match self.progress.next() {
+            Next::Ended(outcome) => Some(outcome),
+            Next::Start(_) | Next::Invalidate { .. } => None,
         }
     }
 
@@ -102,7 +108,7 @@ impl PairedRun {
             self.begun = true;
             return Ok(());
         }
-        if !matches!(self.progress.next(), Next::Start(_) | Next::Invalidate { .. }) {
+        if self.outcome().is_some() {
             return Ok(());
         }
         if let Some(attempt) = self.progress.in_flight() {

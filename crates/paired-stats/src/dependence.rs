@@ -17,6 +17,7 @@ use crate::rank::{Probability, RankBound, RankBounds};
 
 /// How strongly the pairs hang together, and what that costs.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Dependence {
     /// The lag-1 autocorrelation of the normal scores, corrected for the bias of short series.
     pub autocorrelation: f64,

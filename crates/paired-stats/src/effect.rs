@@ -7,6 +7,7 @@ use crate::rank::Probability;
 
 /// Settings of the numbers for readers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct ReaderDefinition {
     /// How often the pairs are drawn again with replacement.
@@ -14,6 +15,9 @@ pub struct ReaderDefinition {
     /// The seed of those draws.
     pub bootstrap_seed: u64,
 }
+
+/// The most resamples of the bootstrap.
+pub const MAX_RESAMPLES: u32 = 1_000_000;
 
 impl Default for ReaderDefinition {
     fn default() -> Self {
@@ -23,6 +27,7 @@ impl Default for ReaderDefinition {
 
 /// The geometric mean of the ratios with bootstrap bounds. It never decides.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Bootstrap {
     /// exp of the mean log ratio.
     pub geometric_mean_ratio: f64,
@@ -40,6 +45,7 @@ pub struct Bootstrap {
 
 /// Which true ratios a sample as noisy as this one can decide.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Resolution {
     /// A median of at most this, with these distances to its bounds, would have passed.
     pub passes_up_to_ratio: f64,
@@ -52,6 +58,7 @@ pub struct Resolution {
 
 /// Numbers for readers: they explain a verdict and never make one.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct ForReaders {
     /// exp of the median of all pairwise means of log ratios (Hodges and Lehmann 1963).

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// How large an artifact is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Footprint {
     /// The size of the file.
@@ -14,6 +15,7 @@ pub struct Footprint {
 
 /// The definition of a footprint gate.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct FootprintGate {
     /// Growth up to and including this factor needs no explanation.
@@ -24,6 +26,7 @@ pub struct FootprintGate {
 
 /// The largest growth that needs no explanation; 1.05 unless stated.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct FootprintLimit(pub f64);
 
@@ -35,6 +38,7 @@ impl Default for FootprintLimit {
 
 /// One size of both artifacts.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Growth {
     /// Of the baseline.
     pub baseline_bytes: u64,
@@ -48,6 +52,7 @@ pub struct Growth {
 
 /// What the footprint gate says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[must_use]
 pub enum FootprintVerdict {
@@ -61,6 +66,7 @@ pub enum FootprintVerdict {
 
 /// A footprint verdict and what it rests on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 #[must_use]
 pub struct FootprintJudgement {

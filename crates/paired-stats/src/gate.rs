@@ -4,14 +4,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::dependence::Dependence;
 use crate::diagnostics::{
-    DefinitionError, Diagnostics, DiagnosticsDefinition, Examiner, TestName, TestOutcome,
+    DefinitionError, Diagnostics, DiagnosticsDefinition, Examiner, NotApplied, TestName, TestOutcome,
 };
-use crate::effect::{self, ForReaders, ReaderDefinition};
+use crate::effect::{self, ForReaders, MAX_RESAMPLES, ReaderDefinition};
 use crate::rank::{Probability, RankBound, RankBounds};
 use crate::sample::{PairedSample, SampleDigest};
 
 /// What a breached diagnostic leads to. Never to a decision by the order-statistic bounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum OnBreach {
@@ -25,6 +26,7 @@ pub enum OnBreach {
 
 /// The definition of a gate. It is part of the definition file of a campaign, fixed before any run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct Gate {
     /// Pass if the upper bound is at most this, fail if the lower bound is above it.
@@ -47,6 +49,9 @@ pub struct Gate {
     pub readers: ReaderDefinition,
 }
 
+/// The most pairs that a gate judges: some of what it looks at grows with the cube of their number.
+pub const MAX_PAIRS: u32 = 2_000;
+
 impl Default for Gate {
     fn default() -> Self {
         Self {
@@ -67,10 +72,16 @@ impl Gate {
     ///
     /// # Errors
     /// [`GateError`] when the limit is not a positive finite number, too few pairs are declared for any
-    /// bound, or the diagnostics cannot be applied as declared.
+    /// bound, more of anything than a judgement can look at, or the diagnostics cannot be applied as declared.
     pub fn prepare(&self) -> Result<PreparedGate, GateError> {
         if !(self.limit_ratio.is_finite() && self.limit_ratio > 0.0) {
             return Err(GateError::Limit { limit_ratio: self.limit_ratio });
+        }
+        if self.pairs > MAX_PAIRS {
+            return Err(GateError::TooManyPairs { pairs: self.pairs });
+        }
+        if self.readers.bootstrap_resamples > MAX_RESAMPLES {
+            return Err(GateError::TooManyResamples { resamples: self.readers.bootstrap_resamples });
         }
         let exact = RankBounds::exact(self.pairs as usize, self.quantile, self.confidence);
         if exact.lower.is_none() || exact.upper.is_none() {
@@ -110,6 +121,18 @@ pub enum GateError {
         /// The confidence.
         confidence: f64,
     },
+    /// More pairs than [`MAX_PAIRS`].
+    #[error("judge {pairs} pairs, more than {MAX_PAIRS}")]
+    TooManyPairs {
+        /// The declared count.
+        pairs: u32,
+    },
+    /// More resamples than [`MAX_RESAMPLES`].
+    #[error("bootstrap {resamples} resamples, more than {MAX_RESAMPLES}")]
+    TooManyResamples {
+        /// The declared count.
+        resamples: u32,
+    },
     /// The sample has more or fewer pairs than were declared.
     #[error("judge {found} pairs by a gate that declares {declared}: another number is another experiment")]
     Count {
@@ -125,6 +148,7 @@ pub enum GateError {
 
 /// One bound: an order statistic of the ratios.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Bound {
     /// The ratio at this rank.
     pub ratio: f64,
@@ -137,6 +161,7 @@ pub struct Bound {
 
 /// A point, its bounds, their level and the count, which belong together.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[must_use]
 pub struct Estimate {
     /// How many pairs.
@@ -155,6 +180,7 @@ pub struct Estimate {
 
 /// By which bounds a verdict was reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Method {
@@ -166,6 +192,7 @@ pub enum Method {
 
 /// What the gate says.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case", tag = "verdict")]
 #[must_use]
 pub enum Verdict {
@@ -182,6 +209,7 @@ pub enum Verdict {
 
 /// One reason why it cannot be told.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case", tag = "reason")]
 #[non_exhaustive]
 pub enum Reason {
@@ -208,12 +236,43 @@ pub enum Reason {
         /// By how much that bound is further from the middle, in ranks.
         rank_distance_factor: f64,
     },
+    /// The pairs are so few that no declared diagnostic could look at them: nothing speaks for their independence.
+    TooFewPairsToExamine {
+        /// How many there are.
+        pairs: usize,
+    },
     /// It is not known which arm ran first in each pair, so balance cannot be shown.
     ArmOrderUnknown,
 }
 
+/// Reads after "because".
+impl std::fmt::Display for Reason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let bound = |ratio: &Option<f64>| ratio.map_or("no bound".to_owned(), |ratio| format!("{ratio:.4}"));
+        match self {
+            Self::BoundsStraddleLimit { lower_ratio, upper_ratio } => {
+                let (lower, upper) = (bound(lower_ratio), bound(upper_ratio));
+                write!(f, "the limit lies between the bounds {lower} and {upper}")
+            }
+            Self::DiagnosticBreached { test, p_value, threshold } => {
+                write!(f, "the diagnostic {test} was breached (p = {p_value:.5}, threshold {threshold:.5})")
+            }
+            Self::NotCorroborated { bound_ratio, rank_distance_factor } => write!(
+                f,
+                "the bound that allows for dependence ({}, {rank_distance_factor:.2} times as far out) does not agree",
+                bound(bound_ratio)
+            ),
+            Self::TooFewPairsToExamine { pairs } => {
+                write!(f, "{pairs} pairs are too few for the declared diagnostics")
+            }
+            Self::ArmOrderUnknown => f.write_str("it is not known which arm ran first in each pair"),
+        }
+    }
+}
+
 /// A verdict and everything that it rests on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 #[must_use]
 pub struct Judgement {
@@ -325,6 +384,7 @@ impl PreparedGate {
         let mut reasons = Vec::new();
         if method == Method::OrderStatistics {
             reasons.extend(evidence.diagnostics.breaches().filter_map(breach_reason));
+            reasons.extend(unexamined(evidence));
         }
         if self.gate.diagnostics.require_arm_order
             && evidence.sample.pairs().iter().any(|pair| pair.first.is_none())
@@ -390,6 +450,12 @@ fn breach_reason(result: &crate::diagnostics::TestResult) -> Option<Reason> {
     let TestOutcome::Breached(value) = result.outcome else { return None };
     let (test, threshold) = (result.test.clone(), result.threshold);
     Some(Reason::DiagnosticBreached { test, p_value: value.p_value, threshold })
+}
+
+fn unexamined(evidence: &Evidence<'_>) -> Option<Reason> {
+    let too_few = TestOutcome::NotApplied { why: NotApplied::TooFewPairs };
+    let unseen = evidence.diagnostics.tests.iter().any(|result| result.outcome == too_few);
+    unseen.then(|| Reason::TooFewPairsToExamine { pairs: evidence.sample.count() })
 }
 
 fn not_corroborated(side: Side, evidence: &Evidence<'_>) -> Reason {

@@ -51,12 +51,15 @@ mod simulate;
 pub use crate::{
     dependence::Dependence,
     diagnostics::{
-        Calculation, DefinitionError, Diagnostics, DiagnosticsDefinition, LagAutocorrelation, NotApplied,
-        TestName, TestOutcome, TestResult, TestValue, TestWeights, UnknownTest,
+        Calculation, DefinitionError, Diagnostics, DiagnosticsDefinition, LagAutocorrelation,
+        MAX_PERMUTATIONS, NotApplied, TestName, TestOutcome, TestResult, TestValue, TestWeights, UnknownTest,
     },
-    effect::{Bootstrap, ForReaders, ReaderDefinition, Resolution},
+    effect::{Bootstrap, ForReaders, MAX_RESAMPLES, ReaderDefinition, Resolution},
     footprint::{Footprint, FootprintGate, FootprintJudgement, FootprintLimit, FootprintVerdict, Growth},
-    gate::{Bound, Estimate, Gate, GateError, Judgement, Method, OnBreach, PreparedGate, Reason, Verdict},
+    gate::{
+        Bound, Estimate, Gate, GateError, Judgement, MAX_PAIRS, Method, OnBreach, PreparedGate, Reason,
+        Verdict,
+    },
     rank::{Probability, ProbabilityError, RankBound, RankBounds},
     sample::{DigestError, Measurement, Pair, PairedSample, SampleDigest, SampleError, Series},
     schedule::{Arm, SCHEDULE_ALGORITHM, Schedule, ScheduleError},

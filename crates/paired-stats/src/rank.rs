@@ -5,6 +5,7 @@ use statrs::distribution::{Binomial, DiscreteCDF as _};
 
 /// A probability strictly between 0 and 1: a quantile, or a confidence.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(try_from = "f64", into = "f64")]
 pub struct Probability(f64);
 
@@ -53,6 +54,7 @@ pub struct ProbabilityError {
 
 /// One order statistic (the smallest value has rank 1) and the exact probability that it bounds the quantile.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RankBound {
     /// 1 is the smallest of the sorted values.
@@ -65,6 +67,7 @@ pub struct RankBound {
 /// The one-sided bounds of a quantile for one count and confidence; each is absent when the count is too
 /// small for it.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 #[must_use]
 pub struct RankBounds {

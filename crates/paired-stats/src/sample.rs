@@ -11,6 +11,7 @@ use crate::schedule::{Arm, Schedule};
 
 /// One value of one arm, with the pair that it belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Measurement {
     /// The identity of the pair: its place in the schedule, counted from 0.
@@ -21,6 +22,7 @@ pub struct Measurement {
 
 /// Both values of one pair.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Pair {
     /// The identity of the pair: its place in the schedule, counted from 0.
@@ -37,6 +39,7 @@ pub struct Pair {
 /// One reading per pair of something that may explain a ratio, such as a temperature. The unit is part of the
 /// name.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Series {
     /// For example `temperature_c` or `steal_difference_ms`.
@@ -52,6 +55,7 @@ pub struct Series {
 /// pairs is a different set: it has another [digest](PairedSample::digest), and a gate that declared the
 /// smaller count refuses it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(try_from = "Unchecked", into = "Unchecked")]
 #[must_use]
 pub struct PairedSample {
@@ -63,6 +67,7 @@ pub struct PairedSample {
 
 /// What a file says, before it is checked.
 #[derive(Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct Unchecked {
     metric: String,
@@ -280,6 +285,7 @@ fn check_ratio(pair: &Pair) -> Result<(), SampleError> {
 
 /// The SHA-256 that names a sealed set of pairs, written as 64 lower-case hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(try_from = "String", into = "String")]
 #[must_use]
 pub struct SampleDigest([u8; 32]);

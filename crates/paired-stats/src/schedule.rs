@@ -6,6 +6,7 @@ use crate::random::Stream;
 
 /// One side of a pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Arm {
     /// What the candidate is compared with: the denominator.
@@ -52,6 +53,7 @@ pub const SCHEDULE_ALGORITHM: &str = "chacha20-sha256-fisher-yates/1";
 /// Half of the pairs run the baseline first and half the candidate (with an odd count the stream decides
 /// which arm gets the one more), in random order. Warm-ups alternate, baseline first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 #[must_use]
 pub struct Schedule {

@@ -140,8 +140,10 @@ fn a_cancelled_run_goes_on_where_it_was() {
     let mut first = script().fault(5, Fault::Cancel);
     let mut run = PairedRun::new(definition.clone());
     assert_eq!(run.run(&mut first, &mut events, &cancel).unwrap(), RunOutcome::Cancelled);
+    assert_eq!(run.outcome(), None);
     let mut second = script();
     assert_eq!(run.run(&mut second, &mut events, &CancelToken::new()).unwrap(), RunOutcome::Complete);
+    assert_eq!(run.outcome(), Some(RunOutcome::Complete));
     assert_eq!(order(&second.executed), format!("BC|{}", &doubled(&definition.schedule())[2..]));
     assert_eq!(second.executed[2].purpose, Purpose::Pair { pair: 1, rerun: 1, first: true });
     assert_eq!(second.executed[0].number, 6, "numbers go on, so files of different attempts never meet");

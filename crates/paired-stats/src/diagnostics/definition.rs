@@ -12,6 +12,7 @@ use crate::rank::Probability;
 /// over the tests of a row (Bonferroni: the sum of the shares bounds the whole, however the tests depend on
 /// each other).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct DiagnosticsDefinition {
     /// The chance that an undisturbed campaign raises any alarm.
@@ -49,8 +50,12 @@ impl Default for DiagnosticsDefinition {
     }
 }
 
+/// The most permutations: beyond them a judgement takes minutes and a p-value gains nothing.
+pub const MAX_PERMUTATIONS: u32 = 1_000_000;
+
 /// The share of each test relative to the others; 0 leaves a test out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct TestWeights {
     /// Autocorrelation at several lags (weighted portmanteau).
@@ -118,13 +123,22 @@ impl DiagnosticsDefinition {
     /// Checks that every test can be breached at all.
     ///
     /// # Errors
-    /// [`DefinitionError`] when there is no row, no lag, or too few permutations for the smallest threshold.
+    /// [`DefinitionError`] when there is no row, no lag, a series twice, or too few permutations for the smallest
+    /// threshold or too many for anybody's patience.
     pub fn check(&self) -> Result<(), DefinitionError> {
         if self.rows == 0 {
             return Err(DefinitionError::NoRow);
         }
         if self.lags == 0 {
             return Err(DefinitionError::NoLag);
+        }
+        if self.permutations > MAX_PERMUTATIONS {
+            return Err(DefinitionError::TooManyPermutations { permutations: self.permutations });
+        }
+        let mut names: Vec<&String> = self.telemetry.iter().collect();
+        names.sort();
+        if let Some(twice) = names.windows(2).find(|two| two[0] == two[1]) {
+            return Err(DefinitionError::SeriesRepeated { name: twice[0].clone() });
         }
         let smallest = 1.0 / (f64::from(self.permutations) + 1.0);
         match self.thresholds().into_iter().find(|&(_, threshold)| threshold < 2.0 * smallest) {
@@ -146,6 +160,18 @@ pub enum DefinitionError {
     /// A portmanteau test needs at least one lag.
     #[error("test autocorrelation at 0 lags")]
     NoLag,
+    /// More than [`MAX_PERMUTATIONS`].
+    #[error("use {permutations} permutations, more than {MAX_PERMUTATIONS}")]
+    TooManyPermutations {
+        /// The number that was given.
+        permutations: u32,
+    },
+    /// A series of telemetry is declared twice, and would be tested twice.
+    #[error("test the telemetry {name:?} twice")]
+    SeriesRepeated {
+        /// Its name.
+        name: String,
+    },
     /// The smallest p-value that this many permutations can give is not clearly below a threshold.
     #[error("reach the threshold {threshold} of the test {test} with {permutations} permutations")]
     TooFewPermutations {

@@ -52,8 +52,17 @@ pub(crate) fn rank_sum_tails(first: usize, second: usize) -> Option<Vec<f64>> {
     Some(tails(exactly))
 }
 
+/// How many selections of `first` of `first + second` values there are. Asked before a table is made, which would be
+/// gigabytes for numbers of pairs whose selections cannot be counted anyway.
+fn selections(first: usize, second: usize) -> Option<u128> {
+    let fewer = first.min(second) as u128;
+    let all = first.checked_add(second)? as u128;
+    (1..=fewer).try_fold(1_u128, |ways, taken| Some(ways.checked_mul(all - fewer + taken)? / taken))
+}
+
 /// How many selections of `first` of `first + second` values have each Mann-Whitney count.
 fn mann_whitney_counts(first: usize, second: usize) -> Option<Vec<u128>> {
+    selections(first, second)?;
     let size = first * second + 1;
     // ways[i][u]: selections of i among the values seen so far.
     let mut ways = vec![vec![0_u128; size]; first + 1];
@@ -75,6 +84,14 @@ fn mann_whitney_counts(first: usize, second: usize) -> Option<Vec<u128>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn selections_that_cannot_be_counted_make_no_table() {
+        assert_eq!(selections(2, 3), Some(10));
+        assert_eq!(selections(30, 30), Some(118_264_581_564_861_424));
+        assert!(rank_sum_tails(1_000_000, 1_000_000).is_none());
+        assert!(rank_sum_tails(60, 60).is_some());
+    }
 
     fn permutations(count: usize) -> Vec<Vec<usize>> {
         if count == 0 {

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
-pub use self::definition::{DefinitionError, DiagnosticsDefinition, TestWeights};
+pub use self::definition::{DefinitionError, DiagnosticsDefinition, MAX_PERMUTATIONS, TestWeights};
 use self::permutation::Statistic;
 pub(crate) use self::scores::{Scores, autocorrelation, centred};
 use crate::sample::PairedSample;
@@ -20,6 +20,7 @@ use crate::schedule::Arm;
 
 /// The name of one test, written in files as `order_trend` or `telemetry:temperature_c`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(try_from = "String", into = "String")]
 #[non_exhaustive]
 pub enum TestName {
@@ -88,6 +89,7 @@ pub struct UnknownTest {
 
 /// How a p-value was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Calculation {
@@ -99,6 +101,7 @@ pub enum Calculation {
 
 /// Why a predeclared test has no result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum NotApplied {
@@ -112,6 +115,7 @@ pub enum NotApplied {
 
 /// What a test found.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case", tag = "outcome")]
 #[non_exhaustive]
 pub enum TestOutcome {
@@ -128,6 +132,7 @@ pub enum TestOutcome {
 
 /// A statistic and the chance of one as large.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TestValue {
     /// The statistic; what it is depends on the test.
     pub statistic: f64,
@@ -139,6 +144,7 @@ pub struct TestValue {
 
 /// One predeclared test, its threshold and what it found.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TestResult {
     /// Which test.
     pub test: TestName,
@@ -160,6 +166,7 @@ impl TestResult {
 /// The autocorrelation of the log ratios at one lag, for readers; the portmanteau test weighs all of them
 /// together.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LagAutocorrelation {
     /// How many pairs apart.
     pub lag: u32,
@@ -171,6 +178,7 @@ pub struct LagAutocorrelation {
 
 /// Everything that the diagnostics of one row found.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 #[must_use]
 pub struct Diagnostics {

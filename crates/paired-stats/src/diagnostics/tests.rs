@@ -79,6 +79,17 @@ fn a_threshold_out_of_reach_is_refused() {
     assert!(matches!(error, DefinitionError::TooFewPermutations { permutations: 99, .. }), "{error}");
     let check = |definition: DiagnosticsDefinition, expected| assert_eq!(definition.check(), Err(expected));
     check(DiagnosticsDefinition { rows: 0, ..Default::default() }, DefinitionError::NoRow);
+    let permutations = u32::MAX;
+    check(
+        DiagnosticsDefinition { permutations, ..Default::default() },
+        DefinitionError::TooManyPermutations { permutations },
+    );
+    let telemetry = ["a", "b", "a"].map(str::to_owned).to_vec();
+    let name = "a".to_owned();
+    check(
+        DiagnosticsDefinition { telemetry, ..Default::default() },
+        DefinitionError::SeriesRepeated { name },
+    );
     check(DiagnosticsDefinition { lags: 0, ..Default::default() }, DefinitionError::NoLag);
 }
 

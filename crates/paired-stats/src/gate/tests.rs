@@ -93,7 +93,43 @@ fn definitions_that_cannot_decide_are_refused() {
     let check = |gate: Gate, message: &str| assert_eq!(gate.prepare().err().unwrap().to_string(), message);
     check(Gate { limit_ratio: 0.0, ..gate(60) }, "use 0 as the limit of a ratio");
     check(Gate { limit_ratio: f64::NAN, ..gate(60) }, "use NaN as the limit of a ratio");
+    check(gate(2_001), "judge 2001 pairs, more than 2000");
+    let readers = ReaderDefinition { bootstrap_resamples: u32::MAX, ..Default::default() };
+    check(Gate { readers, ..gate(60) }, "bootstrap 4294967295 resamples, more than 1000000");
     check(gate(4), "bound the quantile 0.5 at confidence 0.95 with 4 pairs, which are too few");
+}
+
+/// Bounds exist for five pairs, and nothing can be said about dependence among them.
+#[test]
+fn pairs_that_nobody_examined_do_not_decide() {
+    let mut few = Gate { corroborate: false, ..gate(6) };
+    let judged = few.judge(&sample(&scattered(6, 1.0, 0.01))).unwrap();
+    assert_eq!(judged.verdict, Verdict::Pass, "three lags can be looked at");
+    few.diagnostics.lags = 8;
+    let judged = few.judge(&sample(&scattered(6, 1.0, 0.01))).unwrap();
+    let Verdict::Inconclusive { reasons } = &judged.verdict else { panic!("{judged:?}") };
+    assert_eq!(reasons, &[Reason::TooFewPairsToExamine { pairs: 6 }]);
+    assert_eq!(reasons[0].to_string(), "6 pairs are too few for the declared diagnostics");
+}
+
+/// What an inconclusive verdict says, as the rest of a sentence.
+#[test]
+fn every_reason_can_be_said() {
+    let check = |reason: Reason, expected: &str| assert_eq!(reason.to_string(), expected);
+    check(
+        Reason::BoundsStraddleLimit { lower_ratio: Some(1.0), upper_ratio: None },
+        "the limit lies between the bounds 1.0000 and no bound",
+    );
+    let test = TestName::Telemetry("temperature_c".to_owned());
+    check(
+        Reason::DiagnosticBreached { test, p_value: 0.001, threshold: 0.0125 },
+        "the diagnostic telemetry:temperature_c was breached (p = 0.00100, threshold 0.01250)",
+    );
+    check(
+        Reason::NotCorroborated { bound_ratio: Some(1.0612), rank_distance_factor: 1.5 },
+        "the bound that allows for dependence (1.0612, 1.50 times as far out) does not agree",
+    );
+    check(Reason::ArmOrderUnknown, "it is not known which arm ran first in each pair");
 }
 
 #[test]
