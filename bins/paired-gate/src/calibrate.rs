@@ -8,7 +8,8 @@ use crate::print;
 
 /// What a gate said in one world.
 #[derive(Serialize)]
-struct Row {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Row {
     world: &'static str,
     usual: bool,
     campaigns: u32,

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use anyhow::Context as _;
 use clap::{Args, Parser, Subcommand};
 use command_line::{Exit, MessageFormat};
-use paired_run::ConditionKind;
-use paired_stats::{DiagnosticsDefinition, Gate, OnBreach, Probability, Schedule, Verdict};
+use paired_run::{ConditionKind, Durability};
+use paired_stats::{DiagnosticsDefinition, Gate, MAX_PAIRS, OnBreach, Probability, Schedule, Verdict};
 
-use crate::definition::Metric;
+use crate::definition::{MAX_WARMUPS, Metric};
 use crate::{calibrate, definition, explain, input, measure, print};
 
 /// Decide whether one command is slower than another, with error rates that are known.
@@ -52,10 +52,10 @@ enum Command {
 #[derive(Args)]
 struct ScheduleArgs {
     /// How many pairs.
-    #[arg(long, default_value_t = 60)]
+    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_PAIRS)))]
     pairs: u32,
     /// How many warm-ups each arm gets.
-    #[arg(long, default_value_t = 5)]
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(..=i64::from(MAX_WARMUPS)))]
     warmups: u32,
     /// The seed of the order.
     #[arg(long, default_value_t = 1)]
@@ -113,6 +113,15 @@ fn probability(text: &str) -> Result<f64, String> {
     Probability::new(value).map(Probability::get).map_err(|error| error.to_string())
 }
 
+fn noise(text: &str) -> Result<f64, String> {
+    let percent: f64 = text.parse().map_err(|error| format!("{error}"))?;
+    if percent > 0.0 && percent <= 100.0 {
+        Ok(percent)
+    } else {
+        Err("not above 0 and at most 100".to_owned())
+    }
+}
+
 /// Where measurements and builds of one node keep out of each other's way.
 #[derive(Args)]
 pub(crate) struct LockArgs {
@@ -129,6 +138,11 @@ impl LockArgs {
 
 /// Conditions have the names that they have in files.
 fn condition(name: &str) -> Result<ConditionKind, String> {
+    serde_json::from_value(serde_json::Value::from(name)).map_err(|error| error.to_string())
+}
+
+/// As in files, too.
+fn durability(name: &str) -> Result<Durability, String> {
     serde_json::from_value(serde_json::Value::from(name)).map_err(|error| error.to_string())
 }
 
@@ -183,8 +197,15 @@ pub(crate) struct RunArgs {
     /// The run that this one follows, and why: a second measurement says that it is one.
     #[arg(long)]
     pub(crate) follows: Option<String>,
-    /// A definition file instead of all other flags but --out.
-    #[arg(long, conflicts_with_all = ["baseline", "candidate"])]
+    /// When the record of an attempt is on the disk: waited for while the next one runs, or at once.
+    #[arg(long, default_value = "overlapped", value_parser = durability)]
+    pub(crate) durability: Durability,
+    /// A definition file instead of all other flags but --out and --lock-dir.
+    #[arg(long, conflicts_with_all = [
+        "baseline", "candidate", "metric", "warmups", "seed", "pairs", "limit", "confidence", "rows", "on_breach",
+        "telemetry", "arm_order_unknown", "cpus", "env", "time_limit", "others_ppm", "steal_ppm", "invalidate_on",
+        "reruns_per_pair", "reruns_per_row", "follows", "durability",
+    ])]
     pub(crate) definition: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) lock: LockArgs,
@@ -209,7 +230,7 @@ struct CalibrateArgs {
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..))]
     campaigns: u32,
     /// The standard deviation of the log ratio, in per cent.
-    #[arg(long, default_value_t = 4.0)]
+    #[arg(long, default_value_t = 4.0, value_parser = noise)]
     noise_percent: f64,
     /// Any text: the same text gives the same campaigns.
     #[arg(long, default_value = "calibrate")]
@@ -263,17 +284,24 @@ fn decide(args: &DecideArgs, format: MessageFormat) -> anyhow::Result<Exit> {
         return measure::judge_again(directory, args.definition.as_deref(), format);
     }
     let sample = input::read(&args.files).map_err(|error| Classified::error(Exit::BadInput, error))?;
+    let origin = if args.definition.is_some() { print::Origin::Given } else { print::Origin::Default };
     let gate = gate(args.definition.as_deref())?;
     let judgement = gate.judge(&sample).context("judge these pairs").map_err(|error| {
         let hint = "`paired-gate define --pairs N` writes a definition for another number of pairs";
         Classified::error(Exit::BadInput, error.context(hint))
     })?;
-    print::judgement(&judgement, format)?;
+    print::judgement(&judgement, &sample, origin, format)?;
     Ok(exit_for(&judgement.verdict))
 }
 
 fn gate(path: Option<&std::path::Path>) -> anyhow::Result<Gate> {
-    path.map_or_else(|| Ok(Gate::default()), definition::read_gate)
+    path.map_or_else(|| Ok(default_gate()), definition::read_gate)
+}
+
+/// What `define` prints without flags: the gate of a single row.
+fn default_gate() -> Gate {
+    let diagnostics = DiagnosticsDefinition { rows: 1, ..DiagnosticsDefinition::default() };
+    Gate { diagnostics, ..Gate::default() }
 }
 
 /// The exit code of a verdict.

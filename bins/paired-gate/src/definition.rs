@@ -7,17 +7,18 @@ use std::str::FromStr;
 use anyhow::{Context as _, bail};
 use command_line::Exit;
 use cpu_placement::{CpuSet, LoadLimits};
-use paired_run::{Invalidation, RunDefinition};
+use paired_run::{Durability, Invalidation, RunDefinition};
 use paired_stats::Gate;
 use serde::{Deserialize, Serialize};
 
 use crate::cli::{Classified, RunArgs};
-use crate::words;
+use crate::{strict, words};
 
 const SCHEMA: &str = "paired-gate-definition";
 
 /// The definition of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Definition {
     /// `paired-gate-definition`.
@@ -45,6 +46,9 @@ pub(crate) struct Definition {
     /// Above which other load makes a pair invalid.
     #[serde(default)]
     pub(crate) load_limits: LoadLimits,
+    /// When the record of an attempt is on the disk.
+    #[serde(default)]
+    pub(crate) durability: Durability,
     /// Order, warm-ups and invalidation.
     pub(crate) run: RunDefinition,
     /// The gate.
@@ -81,6 +85,7 @@ impl Definition {
             time_limit_s: args.time_limit,
             environment: environment(&args.env)?,
             load_limits,
+            durability: args.durability,
             run,
             gate: args.gate.gate()?,
         };
@@ -106,6 +111,20 @@ impl Definition {
         if self.run.pairs != self.gate.pairs {
             bail!("measure {} pairs for a gate that declares {}", self.run.pairs, self.gate.pairs);
         }
+        if self.run.warmups_per_arm > MAX_WARMUPS {
+            bail!("take {} warm-ups of each arm, more than {MAX_WARMUPS}", self.run.warmups_per_arm);
+        }
+        if self.cpus.as_ref().is_some_and(CpuSet::is_empty) {
+            bail!("run on a set of no CPU");
+        }
+        if let Some(name) = self.environment.keys().find(|name| name.is_empty() || name.contains(['=', '\0']))
+        {
+            bail!("set a variable named {name:?}");
+        }
+        let values = self.environment.values().chain(&self.baseline).chain(&self.candidate);
+        if let Some(text) = values.into_iter().find(|text| text.contains('\0')) {
+            bail!("pass {text:?} to a program, which cannot be given a zero byte");
+        }
         for (arm, words) in [("baseline", &self.baseline), ("candidate", &self.candidate)] {
             if words.is_empty() {
                 bail!("run the {arm}, whose command has no word");
@@ -119,6 +138,9 @@ impl Definition {
         Ok(())
     }
 }
+
+/// The most warm-ups of each arm.
+pub(crate) const MAX_WARMUPS: u32 = 1_000;
 
 /// What a command names its fresh file.
 pub(crate) const OUT: &str = "{out}";
@@ -140,6 +162,7 @@ fn environment(asked: &[String]) -> anyhow::Result<BTreeMap<String, String>> {
 
 /// What is compared.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(try_from = "String", into = "String")]
 pub(crate) enum Metric {
     /// Wall time.
@@ -203,7 +226,7 @@ pub(crate) fn gate_to_toml(gate: &Gate) -> anyhow::Result<String> {
 /// The gate in a file: the file is one (as `define` prints it) or the definition of a run.
 pub(crate) fn read_gate(path: &Path) -> anyhow::Result<Gate> {
     let read = || -> anyhow::Result<Gate> {
-        let text = std::fs::read_to_string(path)?;
+        let text = strict::text(path)?;
         let of_run = text.parse::<toml::Table>()?.contains_key("schema");
         let gate = if of_run { Definition::from_toml(&text)?.gate } else { toml::from_str(&text)? };
         gate.prepare()?;

@@ -8,16 +8,25 @@ use paired_stats::{Judgement, Reason, TestName, Verdict};
 use serde_json::json;
 
 use crate::cli::Classified;
-use crate::print;
+use crate::{measure, print, strict};
 
 pub(crate) fn explain(path: &Path, format: MessageFormat) -> anyhow::Result<Exit> {
-    let file = if path.is_dir() { path.join("report.json") } else { path.to_owned() };
-    let read = || -> anyhow::Result<Judgement> { Ok(serde_json::from_slice(&std::fs::read(&file)?)?) };
+    let file = if path.is_dir() {
+        measure::require_unaltered(path)?;
+        path.join(measure::REPORT_FILE)
+    } else {
+        path.to_owned()
+    };
+    let read = || -> anyhow::Result<Judgement> {
+        Ok(serde_json::from_value(strict::json(&strict::bytes(&file)?)?)?)
+    };
     let judgement = read().with_context(|| format!("read the judgement in {}", file.display()));
     let judgement = judgement.map_err(|error| Classified::error(Exit::BadInput, error))?;
     let advice = advice(&judgement);
     match format {
-        MessageFormat::Json => print::json(&json!({ "meaning": meaning(&judgement), "advice": advice }))?,
+        MessageFormat::Json => print::json(
+            &json!({ "schema": "kvrp.paired-gate.explanation/1", "meaning": meaning(&judgement), "advice": advice }),
+        )?,
         MessageFormat::Human => {
             let mut page = print::judgement_text(&judgement);
             page.extend(["\n", &meaning(&judgement), "\n"]);
@@ -68,6 +77,9 @@ fn answer(reason: &Reason, judged: &Judgement) -> String {
         Reason::DiagnosticBreached { test, .. } => disturbance(test).to_owned(),
         Reason::NotCorroborated { .. } => {
             "The verdict would hang on the pairs being independent, and they look a little dependent. More pairs, or pauses between them, settle it.".to_owned()
+        }
+        Reason::TooFewPairsToExamine { .. } => {
+            "Measure more pairs in a new run, or declare fewer lags beforehand: nothing was looked at that could speak for independence.".to_owned()
         }
         Reason::ArmOrderUnknown => {
             "Measure in pairs with `paired-gate run`; times taken one command after the other share no conditions.".to_owned()

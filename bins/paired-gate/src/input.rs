@@ -1,19 +1,21 @@
 //! Times that were taken before, from files of several forms.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use paired_stats::{Arm, Pair, PairedSample, Series};
 use serde::Deserialize;
+use serde_json::Value;
+
+use crate::strict;
 
 /// Reads one JSONL or CSV file, or two hyperfine files.
 pub(crate) fn read(files: &[PathBuf]) -> anyhow::Result<PairedSample> {
     match files {
         [one] => {
-            let text = std::fs::read_to_string(one).with_context(|| format!("read {}", one.display()))?;
-            let json = text.trim_start().starts_with('{');
-            let rows = if json { from_jsonl(&text) } else { from_csv(&text) };
+            let text = strict::text(one)?;
+            let rows = if text.trim_start().starts_with('{') { from_jsonl(&text) } else { from_csv(&text) };
             rows.and_then(sample).with_context(|| format!("read the pairs of {}", one.display()))
         }
         [baseline, candidate] => from_hyperfine(baseline, candidate),
@@ -37,9 +39,14 @@ struct Row {
 }
 
 fn from_jsonl(text: &str) -> anyhow::Result<Vec<Row>> {
+    // An export of hyperfine is one document over many lines.
+    if strict::json(text.as_bytes()).is_ok_and(|whole| whole.get("results").is_some()) {
+        bail!("use one hyperfine file: two are needed, the baseline's and then the candidate's");
+    }
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let row = |(index, line): (usize, &str)| {
-        serde_json::from_str(line).with_context(|| format!("understand line {}", index + 1))
+        let row = strict::json(line.as_bytes()).and_then(|value| Ok(serde_json::from_value(value)?));
+        row.with_context(|| format!("understand line {}", index + 1))
     };
     lines.map(row).collect()
 }
@@ -51,6 +58,10 @@ fn from_csv(text: &str) -> anyhow::Result<Vec<Row>> {
         if !headers.iter().any(|header| header == name) {
             bail!("find the column {name:?} in the header {:?}", headers.iter().collect::<Vec<_>>());
         }
+    }
+    let mut names = BTreeSet::new();
+    if let Some(twice) = headers.iter().find(|name| !names.insert(*name)) {
+        bail!("tell apart two columns named {twice:?}");
     }
     let mut rows = Vec::new();
     for record in reader.records() {
@@ -91,6 +102,10 @@ fn sample(mut rows: Vec<Row>) -> anyhow::Result<PairedSample> {
         bail!("judge a file without pairs");
     }
     rows.sort_by_key(|row| row.pair);
+    // Whoever leaves out the pairs that look bad leaves a gap.
+    if let Some(gap) = rows.windows(2).find(|two| two[1].pair > two[0].pair.saturating_add(1)) {
+        bail!("find pair {}: no pair may be left out", gap[0].pair.saturating_add(1));
+    }
     let pair = |row: &Row| Pair {
         pair: row.pair,
         first: row.first,
@@ -128,6 +143,23 @@ struct Hyperfine {
 #[derive(Deserialize)]
 struct HyperfineResult {
     times: Vec<f64>,
+    /// The status of each run; null for one that a signal ended. Older versions do not write it.
+    #[serde(default)]
+    exit_codes: Vec<Option<i32>>,
+}
+
+impl HyperfineResult {
+    /// hyperfine goes on after a failure when it is told to, and the time of a failed run is not a time.
+    fn check(&self) -> anyhow::Result<()> {
+        if !self.exit_codes.is_empty() && self.exit_codes.len() != self.times.len() {
+            bail!("match {} exit codes with {} times", self.exit_codes.len(), self.times.len());
+        }
+        match self.exit_codes.iter().enumerate().find(|(_, code)| **code != Some(0)) {
+            None => Ok(()),
+            Some((run, Some(code))) => bail!("use run {run}, which exited with status {code}"),
+            Some((run, None)) => bail!("use run {run}, which a signal ended"),
+        }
+    }
 }
 
 /// hyperfine runs all of one command before the other, so the pairs are pairs by number only and the order of
@@ -146,10 +178,10 @@ fn from_hyperfine(baseline: &Path, candidate: &Path) -> anyhow::Result<PairedSam
 
 fn hyperfine_times(path: &Path) -> anyhow::Result<Vec<f64>> {
     let read = || -> anyhow::Result<Vec<f64>> {
-        let text = std::fs::read_to_string(path)?;
-        let export: Hyperfine = serde_json::from_str(&text)?;
+        let document: Value = strict::json(strict::text(path)?.as_bytes())?;
+        let export: Hyperfine = serde_json::from_value(document)?;
         match <[HyperfineResult; 1]>::try_from(export.results) {
-            Ok([result]) => Ok(result.times),
+            Ok([result]) => result.check().map(|()| result.times),
             Err(results) => bail!("use {} results, not one", results.len()),
         }
     };
@@ -181,6 +213,40 @@ mod tests {
     }
 
     #[test]
+    fn exports_of_hyperfine_are_checked() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("export.json");
+        let check = |text: &str, expected: &str| {
+            std::fs::write(&path, text).unwrap();
+            let read = hyperfine_times(&path);
+            let said = read.map_or_else(|error| format!("{error:#}"), |times| format!("{times:?}"));
+            assert_eq!(said.rsplit("export.json: ").next().unwrap(), expected, "{text}");
+        };
+        check(r#"{"results":[{"command":"a","times":[1.5,2]}]}"#, "[1.5, 2.0]");
+        check(r#"{"results":[{"times":[1,2],"exit_codes":[0,0],"memory_usage_byte":[1,2]}]}"#, "[1.0, 2.0]");
+        check(r#"{"results":[{"times":[1,2],"exit_codes":[0,3]}]}"#, "use run 1, which exited with status 3");
+        check(r#"{"results":[{"times":[1,2],"exit_codes":[null,0]}]}"#, "use run 0, which a signal ended");
+        check(r#"{"results":[{"times":[1,2],"exit_codes":[0]}]}"#, "match 1 exit codes with 2 times");
+        check(r#"{"results":[]}"#, "use 0 results, not one");
+        check(r#"{"results":[{"times":[1]},{"times":[2]}]}"#, "use 2 results, not one");
+        check(r#"{"results":[{"times":["1"]}]}"#, "invalid type: string \"1\", expected f64");
+        check("{}", "missing field `results`");
+        check("", "EOF while parsing a value at line 1 column 0");
+    }
+
+    #[test]
+    fn a_mark_before_the_text_is_no_part_of_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let check = |text: &str| {
+            let path = dir.path().join("pairs");
+            std::fs::write(&path, format!("\u{feff}{text}")).unwrap();
+            assert_eq!(read(&[path]).unwrap().count(), 1);
+        };
+        check("pair,baseline,candidate\r\n0,1,1\r\n");
+        check(r#"{"pair":0,"baseline":1,"candidate":1}"#);
+    }
+
+    #[test]
     fn malformed_files_say_where() {
         let csv = |text: &str, expected: &str| assert_eq!(message(from_csv(text)), expected, "{text}");
         csv("pair,baseline\n", r#"find the column "candidate" in the header ["pair", "baseline"]"#);
@@ -203,15 +269,39 @@ mod tests {
             r#"understand line 2: read "both" as baseline or candidate"#,
         );
         let jsonl = |text: &str, expected: &str| assert_eq!(message(from_jsonl(text)), expected, "{text}");
+        jsonl(r#"{"pair":0,"baseline":1}"#, "understand line 1: missing field `candidate`");
         jsonl(
-            r#"{"pair":0,"baseline":1}"#,
-            "understand line 1: missing field `candidate` at line 1 column 23",
+            r#"{"pair":0,"baseline":1,"candidate":1,"candidate":2}"#,
+            "understand line 1: the key \"candidate\" occurs twice at line 1 column 51",
         );
+        jsonl(
+            "{\n \"results\": []\n}",
+            "use one hyperfine file: two are needed, the baseline's and then the candidate's",
+        );
+        csv("pair,baseline,candidate,candidate\n0,1,1,2\n", r#"tell apart two columns named "candidate""#);
+        csv("pair,baseline,candidate\n0,1,1\n2,1,1\n", "find pair 1: no pair may be left out");
+        csv(
+            "pair,baseline,candidate\n-1,1,1\n",
+            "understand line 2: read \"-1\" as the number of a pair: invalid digit found in string",
+        );
+        csv(
+            "pair,baseline,candidate\n0,1,1e999\n",
+            "divide in pair 0: the candidate is inf, not a positive finite number",
+        );
+        csv(
+            "pair,baseline,candidate,t_c\n0,1,1,\n",
+            "understand line 2: read \"\" as the number t_c: cannot parse float from empty string",
+        );
+        csv(
+            "pair,baseline,candidate,t_c\n0,1,1,nan\n",
+            "attach the series \"t_c\": its reading for pair 0 is NaN",
+        );
+        csv("pair,first,first,baseline,candidate\n", r#"tell apart two columns named "first""#);
         let one = r#"{"pair":0,"baseline":1,"candidate":1}"#;
         let warm = r#"{"pair":1,"baseline":1,"candidate":1,"t_c":4}"#;
         jsonl(&format!("{one}\n{warm}"), "find t_c of pair 0");
         jsonl(
-            &format!("{}\n{one}", warm.replace(":1,\"b", ":2,\"b").replace("\"t_c\":4", "\"elapsed_s\":4")),
+            &format!("{}\n{one}", warm.replace("\"t_c\":4", "\"elapsed_s\":4")),
             "find elapsed_s of pair 0",
         );
     }

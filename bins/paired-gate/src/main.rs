@@ -8,6 +8,9 @@ mod input;
 mod measure;
 mod print;
 mod program;
+#[cfg(test)]
+mod schemas;
+mod strict;
 mod words;
 
 fn main() -> command_line::Exit {

@@ -2,26 +2,30 @@
 
 use std::io::{IsTerminal as _, Write as _};
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::Context as _;
 use command_line::{Exit, Interrupt, MessageFormat, Output};
-use cpu_placement::{CancelToken, HostRecord, NodeLock, check_alike};
-use evidence::{Bundle, read_journal};
+use cpu_placement::{CancelToken, HostRecord, NodeLock, SpawnError, check_alike};
+use evidence::{Bundle, Verification, read_journal};
 use paired_run::{
-    BoxError, Event, JournalRecorder, PairedRun, Processes, Recorder, RunError, RunOutcome, events_of,
+    BoxError, Durability, Event, JournalRecorder, OverlappedRecorder, PairedRun, Processes, Recorder,
+    RunError, RunOutcome, events_of,
 };
 use paired_stats::{Arm, Judgement, PairedSample};
 use serde_json::json;
+use signal_hook::consts::SIGTSTP;
 
 use crate::cli::{Classified, LockArgs, RunArgs, exit_for};
 use crate::definition::{Definition, read_gate};
-use crate::print;
+use crate::print::{self, Judged, Origin};
 use crate::program::Program;
+use crate::strict;
 
 /// The kind of the journal's records that hold the events of the run.
 const EVENTS: &str = "paired-run";
 const DEFINITION_FILE: &str = "campaign.toml";
-const REPORT_FILE: &str = "report.json";
+pub(crate) const REPORT_FILE: &str = "report.json";
 const PAIRS_FILE: &str = "samples/pairs.csv";
 
 pub(crate) fn run(args: &RunArgs, format: MessageFormat) -> anyhow::Result<Exit> {
@@ -39,6 +43,10 @@ pub(crate) fn run(args: &RunArgs, format: MessageFormat) -> anyhow::Result<Exit>
 
 pub(crate) fn resume(directory: &Path, lock: &LockArgs, format: MessageFormat) -> anyhow::Result<Exit> {
     let opening = || format!("go on with {}", directory.display());
+    let mut verification = evidence::verify(directory).with_context(opening).map_err(bad_input)?;
+    // A run that was killed may have left a file that it could not record; it is set aside.
+    verification.added.clear();
+    require_consistent(directory, &verification)?;
     let definition = read_definition(&directory.join(DEFINITION_FILE))?;
     let events = read_events(directory).with_context(opening).map_err(bad_input)?;
     let bundle = Bundle::open(directory).with_context(opening).map_err(bad_input)?;
@@ -54,22 +62,48 @@ pub(crate) fn judge_again(
     format: MessageFormat,
 ) -> anyhow::Result<Exit> {
     let reading = || format!("read the run in {}", directory.display());
-    let verification = evidence::verify(directory).with_context(reading).map_err(bad_input)?;
-    if !verification.is_consistent() {
-        let error = anyhow::anyhow!("trust {}: its evidence was altered", directory.display());
-        return Err(bad_input(error));
-    }
+    require_unaltered(directory)?;
     let own = read_definition(&directory.join(DEFINITION_FILE))?;
     let gate = definition.map_or_else(|| Ok(own.gate.clone()), read_gate)?;
+    let origin = if gate == own.gate { Origin::OfRun } else { Origin::NotOfRun };
     let events = read_events(directory).with_context(reading).map_err(bad_input)?;
     let run = PairedRun::resume(own.run.clone(), &events).with_context(reading).map_err(bad_input)?;
-    let judgement = gate.judge(&run.sample(own.metric.name())?).map_err(bad_input)?;
-    print::judgement(&judgement, format)?;
+    match run.outcome() {
+        Some(RunOutcome::Complete) => {}
+        None => {
+            let (taken, pairs) = (run.pairs().len(), own.run.pairs);
+            let error =
+                anyhow::anyhow!("judge a run that has taken {taken} of {pairs} pairs; `resume` goes on");
+            return Err(bad_input(error));
+        }
+        Some(other) => {
+            let (exit, message) = without_verdict(&other)?;
+            eprintln!("paired-gate: {message}");
+            return Ok(exit);
+        }
+    }
+    let sample = run.sample(own.metric.name()).map_err(bad_input)?;
+    let judgement = gate.judge(&sample).map_err(bad_input)?;
+    print::judgement(&judgement, &sample, origin, format)?;
     Ok(exit_for(&judgement.verdict))
 }
 
+/// Refuses a directory whose files or journal are not what was recorded.
+pub(crate) fn require_unaltered(directory: &Path) -> anyhow::Result<()> {
+    let reading = || format!("read the run in {}", directory.display());
+    let verification = evidence::verify(directory).with_context(reading).map_err(bad_input)?;
+    require_consistent(directory, &verification)
+}
+
+fn require_consistent(directory: &Path, verification: &Verification) -> anyhow::Result<()> {
+    if verification.is_consistent() {
+        return Ok(());
+    }
+    Err(bad_input(anyhow::anyhow!("trust {}: its evidence was altered", directory.display())))
+}
+
 fn read_definition(path: &Path) -> anyhow::Result<Definition> {
-    let read = || Definition::from_toml(&std::fs::read_to_string(path)?);
+    let read = || Definition::from_toml(&strict::text(path)?);
     read().with_context(|| format!("use the definition {}", path.display())).map_err(bad_input)
 }
 
@@ -98,34 +132,51 @@ fn measure(
         .context("keep builds and other measurements of this node apart")?;
     let scratch = bundle.scratch()?;
     warn_if_unlike(&bundle, definition, &scratch)?;
-    let program = |arm| Program::new(definition, arm, &scratch);
+    let stop = Arc::default();
+    signal_hook::flag::register(SIGTSTP, Arc::clone(&stop)).context("take over signals")?;
+    let program = |arm| Program::new(definition, arm, &scratch, Arc::clone(&stop));
     let mut processes = Processes::new(program(Arm::Baseline), program(Arm::Candidate));
     let mut recorder = Told {
-        journal: JournalRecorder::new(&bundle, EVENTS),
+        journal: Journal::of(&bundle, definition)?,
         out: Output::stdout(),
         format,
         pairs: definition.run.pairs,
     };
     let outcome = run.run(&mut processes, &mut recorder, &cancel);
-    drop(recorder);
+    let kept = recorder.finish();
+    let outcome = outcome.map_err(|error| Classified::error(fault_of(&error), error))?;
+    kept?;
     match outcome {
-        Ok(RunOutcome::Cancelled) => {
+        RunOutcome::Cancelled => {
             eprintln!("paired-gate: stopped; `paired-gate resume` goes on with {}", bundle.dir().display());
             Ok(interrupt.exit().unwrap_or(Exit::HostUnfit))
         }
-        Ok(RunOutcome::Complete) => {
+        RunOutcome::Complete => {
             let sample = run.sample(definition.metric.name()).map_err(bad_input)?;
             judge(bundle, definition, &sample, format)
         }
-        Ok(other) => stopped(bundle, &other, &scratch),
-        Err(error @ RunError::Execute { .. }) => Err(Classified::error(Exit::HostUnfit, error)),
-        Err(error) => Err(error.into()),
+        other => stopped(bundle, &other, &scratch),
+    }
+}
+
+/// A program that is not there is the definition's fault, whatever else keeps one from being started the machine's.
+fn fault_of(error: &RunError) -> Exit {
+    let source = match error {
+        RunError::Execute { source, .. } => source,
+        RunError::Unreachable { .. } => return Exit::Bug,
+        _ => return Exit::HostUnfit,
+    };
+    match source.downcast_ref::<SpawnError>() {
+        Some(
+            SpawnError::ProgramMissing { .. } | SpawnError::NotExecutable { .. } | SpawnError::NulByte { .. },
+        ) => Exit::BadInput,
+        _ => Exit::HostUnfit,
     }
 }
 
 /// Arms whose arguments differ in length start at different stack addresses, which alone can change times.
 fn warn_if_unlike(bundle: &Bundle, definition: &Definition, scratch: &Path) -> anyhow::Result<()> {
-    let run = |arm| Program::new(definition, arm, scratch).run(0);
+    let run = |arm| Program::new(definition, arm, scratch, Arc::default()).run(0);
     if let Err(unlike) = check_alike(&run(Arm::Baseline), &run(Arm::Candidate)) {
         eprintln!("paired-gate: warning: failed to {unlike}");
         bundle.append("paired-gate.unlike", &json!({ "warning": unlike.to_string() }))?;
@@ -142,7 +193,7 @@ fn judge(
     let judgement = definition.gate.judge(sample).map_err(bad_input)?;
     write_results(&bundle, sample, &judgement)?;
     seal(bundle)?;
-    print::judgement(&judgement, format)?;
+    print::judgement(&judgement, sample, Origin::OfRun, format)?;
     Ok(exit_for(&judgement.verdict))
 }
 
@@ -155,7 +206,7 @@ fn seal(bundle: Bundle) -> anyhow::Result<()> {
 
 /// A run that was stopped while it wrote its results has some of them already.
 fn write_results(bundle: &Bundle, sample: &PairedSample, judgement: &Judgement) -> anyhow::Result<()> {
-    let mut report = serde_json::to_vec_pretty(judgement)?;
+    let mut report = serde_json::to_vec_pretty(&Judged::new(judgement, sample, Origin::OfRun))?;
     report.push(b'\n');
     for (path, bytes) in [(PAIRS_FILE, print::csv(sample)?.into_bytes()), (REPORT_FILE, report)] {
         if bundle.file(path).is_none() {
@@ -165,22 +216,25 @@ fn write_results(bundle: &Bundle, sample: &PairedSample, judgement: &Judgement) 
     Ok(())
 }
 
-/// The program failed, or the machine did not keep still: both are results, with evidence and without a
-/// verdict.
-fn stopped(bundle: Bundle, outcome: &RunOutcome, scratch: &Path) -> anyhow::Result<Exit> {
-    let (exit, message) = match outcome {
+/// The exit code and the words for a run that ended without a verdict: the program failed, or the machine did not
+/// keep still.
+fn without_verdict(outcome: &RunOutcome) -> anyhow::Result<(Exit, String)> {
+    Ok(match outcome {
         RunOutcome::Failed { attempt, failure } => {
             (Exit::TargetFailed, format!("{attempt} failed: {failure}"))
         }
         RunOutcome::Blocked { pair, reasons } => {
             let reasons = serde_json::to_string(reasons)?;
-            (
-                Exit::HostUnfit,
-                format!("pair {pair} was invalid more often than the definition allows: {reasons}"),
-            )
+            let message = format!("pair {pair} was invalid more often than the definition allows: {reasons}");
+            (Exit::HostUnfit, message)
         }
         other => (Exit::Bug, format!("the run ended in an unknown way: {other:?}")),
-    };
+    })
+}
+
+/// Both are results, with evidence.
+fn stopped(bundle: Bundle, outcome: &RunOutcome, scratch: &Path) -> anyhow::Result<Exit> {
+    let (exit, message) = without_verdict(outcome)?;
     for (name, path) in [("stdout", "logs/last-stdout.txt"), ("stderr", "logs/last-stderr.txt")] {
         let source = scratch.join(name);
         if source.is_file() && bundle.file(path).is_none() {
@@ -193,9 +247,28 @@ fn stopped(bundle: Bundle, outcome: &RunOutcome, scratch: &Path) -> anyhow::Resu
     Ok(exit)
 }
 
+/// The journal, with the durability that the definition asks for.
+enum Journal<'a> {
+    Strict(JournalRecorder<'a>),
+    Overlapped(OverlappedRecorder<'a>),
+}
+
+impl<'a> Journal<'a> {
+    fn of(bundle: &'a Bundle, definition: &Definition) -> anyhow::Result<Self> {
+        if definition.durability == Durability::Overlapped {
+            let cpus = definition.cpus.clone().unwrap_or_default();
+            if let Some(recorder) = OverlappedRecorder::new(bundle, EVENTS, &cpus)? {
+                return Ok(Self::Overlapped(recorder));
+            }
+            eprintln!("paired-gate: note: no CPU beside the measured ones; every record waits for the disk");
+        }
+        Ok(Self::Strict(JournalRecorder::new(bundle, EVENTS)))
+    }
+}
+
 /// Keeps events and tells of them: as JSON lines on standard output, or as a counter on a terminal.
 struct Told<'a> {
-    journal: JournalRecorder<'a>,
+    journal: Journal<'a>,
     out: Output,
     format: MessageFormat,
     pairs: u32,
@@ -203,7 +276,10 @@ struct Told<'a> {
 
 impl Recorder for Told<'_> {
     fn record(&mut self, event: &Event) -> Result<(), BoxError> {
-        self.journal.record(event)?;
+        match &mut self.journal {
+            Journal::Strict(journal) => journal.record(event)?,
+            Journal::Overlapped(journal) => journal.record(event)?,
+        }
         match self.format {
             MessageFormat::Json => {
                 writeln!(self.out, "{}", serde_json::to_string(event)?)?;
@@ -222,12 +298,15 @@ impl Told<'_> {
             eprint!("\r\x1b[K{attempt} of {} pairs", self.pairs);
         }
     }
-}
 
-impl Drop for Told<'_> {
-    fn drop(&mut self) {
+    /// The barrier before a verdict: everything that was recorded is on the disk.
+    fn finish(self) -> anyhow::Result<()> {
         if self.format == MessageFormat::Human && std::io::stderr().is_terminal() {
             eprint!("\r\x1b[K");
+        }
+        match self.journal {
+            Journal::Strict(_) => Ok(()),
+            Journal::Overlapped(journal) => journal.finish().context("keep the journal"),
         }
     }
 }

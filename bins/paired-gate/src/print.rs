@@ -1,11 +1,12 @@
 //! What is printed. JSON is stable, one object per line; the wording for people may change.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::Write as _;
 
 use command_line::{MessageFormat, Output};
 use paired_stats::{
-    Arm, Bound, Estimate, Judgement, Method, PairedSample, Reason, Schedule, TestOutcome, TestResult, Verdict,
+    Arm, Bound, Estimate, Judgement, Method, PairedSample, Schedule, Series, TestOutcome, TestResult, Verdict,
 };
 use serde::Serialize;
 
@@ -56,10 +57,70 @@ pub(crate) fn csv(sample: &PairedSample) -> anyhow::Result<String> {
     Ok(String::from_utf8(writer.into_inner()?)?)
 }
 
-pub(crate) fn judgement(judgement: &Judgement, format: MessageFormat) -> anyhow::Result<()> {
+/// Where the definition came from by which a judgement was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Origin {
+    /// Nobody gave one: the default gate.
+    Default,
+    /// A file that was given. Only who gave it can say that it was fixed beforehand.
+    Given,
+    /// The run's own, fixed before its first warm-up.
+    OfRun,
+    /// A file that was given for a run that has its own and another one: this is no verdict of that run.
+    NotOfRun,
+}
+
+/// A judgement as it is printed and kept.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Judged<'a> {
+    /// `kvrp.paired-gate.judgement/1`.
+    schema: &'static str,
+    /// Where the definition came from.
+    definition: Origin,
+    #[serde(flatten)]
+    judgement: &'a Judgement,
+    /// The median of every reading that came with the pairs, such as processor time per wall time, stolen time and
+    /// temperature: over both members, and candidate less baseline (`…_difference`). None of them decides.
+    reading_medians: BTreeMap<&'a str, f64>,
+}
+
+impl<'a> Judged<'a> {
+    pub(crate) fn new(judgement: &'a Judgement, sample: &'a PairedSample, definition: Origin) -> Self {
+        let reading = |series: &'a Series| Some((series.name.as_str(), median(&series.values)?));
+        let reading_medians = sample.telemetry().iter().filter_map(reading).collect();
+        Self { schema: "kvrp.paired-gate.judgement/1", definition, judgement, reading_medians }
+    }
+}
+
+fn median(values: &[f64]) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let (below, above) = (sorted.get(sorted.len().checked_sub(1)? / 2)?, sorted.get(sorted.len() / 2)?);
+    Some(f64::midpoint(*below, *above))
+}
+
+pub(crate) fn judgement(
+    judgement: &Judgement,
+    sample: &PairedSample,
+    origin: Origin,
+    format: MessageFormat,
+) -> anyhow::Result<()> {
+    if origin == Origin::NotOfRun {
+        eprintln!(
+            "paired-gate: warning: another definition than the run's own: this is no verdict of that run"
+        );
+    }
+    let judged = Judged::new(judgement, sample, origin);
     match format {
-        MessageFormat::Json => json(judgement),
-        MessageFormat::Human => text(&judgement_text(judgement)),
+        MessageFormat::Json => json(&judged),
+        MessageFormat::Human => {
+            let readings = judged.reading_medians.iter();
+            let readings = readings.map(|(name, median)| format!("  {name}: median {median:.4}\n"));
+            text(&(judgement_text(judgement) + &readings.collect::<String>()))
+        }
     }
 }
 
@@ -77,7 +138,7 @@ pub(crate) fn judgement_text(judged: &Judgement) -> String {
     };
     line(format!("{word}: {} (limit {})", judged.metric, judged.limit_ratio));
     if let Verdict::Inconclusive { reasons } = &judged.verdict {
-        reasons.iter().for_each(|reason| line(format!("  because {}", reason_text(reason))));
+        reasons.iter().for_each(|reason| line(format!("  because {reason}")));
     }
     if judged.method == Method::DependenceAware {
         line("  by the dependence-aware bounds, as predeclared".to_owned());
@@ -125,21 +186,16 @@ fn test_text(result: &TestResult) -> String {
     }
 }
 
-/// One reason as the rest of a sentence.
-pub(crate) fn reason_text(reason: &Reason) -> String {
-    let ratio = |ratio: &Option<f64>| ratio.map_or("no bound".to_owned(), |ratio| format!("{ratio:.4}"));
-    match reason {
-        Reason::BoundsStraddleLimit { lower_ratio, upper_ratio } => {
-            format!("the limit lies between the bounds {} and {}", ratio(lower_ratio), ratio(upper_ratio))
-        }
-        Reason::DiagnosticBreached { test, p_value, threshold } => {
-            format!("the diagnostic {test} was breached (p = {p_value:.5}, threshold {threshold:.5})")
-        }
-        Reason::NotCorroborated { bound_ratio, rank_distance_factor } => format!(
-            "the bound that allows for dependence ({}, {rank_distance_factor:.2} times as far out) does not agree",
-            ratio(bound_ratio)
-        ),
-        Reason::ArmOrderUnknown => "it is not known which arm ran first in each pair".to_owned(),
-        other => format!("{other:?}"),
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians() {
+        let check = |values: &[f64], expected| assert_eq!(median(values), expected, "{values:?}");
+        check(&[], None);
+        check(&[3.0], Some(3.0));
+        check(&[3.0, 1.0], Some(2.0));
+        check(&[3.0, 1.0, 9.0], Some(3.0));
     }
 }

@@ -1,7 +1,11 @@
 //! One of the two commands, as something that can be run once and read.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use cpu_placement::{Finished, Output, Run};
@@ -10,17 +14,20 @@ use paired_stats::Arm;
 use serde_json::Value;
 
 use crate::definition::{Definition, Metric, OUT};
+use crate::strict;
 
 /// One arm of a definition.
 pub(crate) struct Program<'a> {
     definition: &'a Definition,
     arm: Arm,
     scratch: PathBuf,
+    stop: Arc<AtomicBool>,
 }
 
 impl<'a> Program<'a> {
-    pub(crate) fn new(definition: &'a Definition, arm: Arm, scratch: &Path) -> Self {
-        Self { definition, arm, scratch: scratch.to_owned() }
+    /// `stop` is set when this process is asked to stop for a while (Ctrl-Z).
+    pub(crate) fn new(definition: &'a Definition, arm: Arm, scratch: &Path, stop: Arc<AtomicBool>) -> Self {
+        Self { definition, arm, scratch: scratch.to_owned(), stop }
     }
 
     /// The run of one attempt. Its paths have the same length in both arms and in every attempt.
@@ -30,13 +37,14 @@ impl<'a> Program<'a> {
             Arm::Candidate => &self.definition.candidate,
         };
         let out = self.out_file(number);
-        let words = words.iter().map(|word| word.replace(OUT, &out.to_string_lossy()));
+        let words = words.iter().map(|word| filled(word, &out));
         let mut words = words.collect::<Vec<_>>().into_iter();
         let mut run = Run::new(words.next().unwrap_or_default())
             .args(words)
             .stdout(Output::File(self.scratch.join("stdout")))
             .stderr(Output::File(self.scratch.join("stderr")))
-            .load_limits(self.definition.load_limits);
+            .load_limits(self.definition.load_limits)
+            .job_control(Arc::clone(&self.stop));
         for (name, value) in &self.definition.environment {
             run = run.env(name, value);
         }
@@ -71,9 +79,20 @@ impl Subject for Program<'_> {
     }
 }
 
+/// A word with the path of the fresh file in its place; paths need not be text.
+fn filled(word: &str, out: &Path) -> OsString {
+    let mut parts = word.split(OUT);
+    let mut filled = OsString::from(parts.next().unwrap_or_default());
+    for part in parts {
+        filled.push(out);
+        filled.push(part);
+    }
+    filled
+}
+
 fn remove_if_there(path: &Path) -> std::io::Result<()> {
     match std::fs::remove_file(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         other => other,
     }
 }
@@ -82,14 +101,22 @@ fn remove_if_there(path: &Path) -> std::io::Result<()> {
 /// is there is the program's doing, and so is a file that is not.
 fn read_json(path: &Path, pointer: &str) -> Result<Reading, BoxError> {
     let malformed = |message: String| Ok(Reading::Malformed { message });
-    let bytes = match std::fs::read(path) {
-        Ok(bytes) => bytes,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+    match std::fs::symlink_metadata(path) {
+        Ok(metadata) if metadata.is_file() => {}
+        Ok(_) => return malformed("what the program wrote is not a regular file".to_owned()),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
             return malformed("the program wrote no file".to_owned());
         }
         Err(error) => return Err(error.into()),
+    }
+    let bytes = match strict::bytes(path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == ErrorKind::FileTooLarge => {
+            return malformed(format!("its file cannot be read: {error}"));
+        }
+        Err(error) => return Err(error.into()),
     };
-    let document: Value = match serde_json::from_slice(&bytes) {
+    let document = match strict::json(&bytes) {
         Ok(document) => document,
         Err(error) => return malformed(format!("its file is not one JSON document: {error}")),
     };
@@ -130,7 +157,28 @@ mod tests {
             "{}\n{}",
             malformed("its file is not one JSON document: trailing characters at line 2 column 1"),
         );
+        check(
+            r#"{"a":{"b":1,"b":2}}"#,
+            malformed("its file is not one JSON document: the key \"b\" occurs twice at line 1 column 18"),
+        );
+        check("NaN", malformed("its file is not one JSON document: expected value at line 1 column 1"));
         std::fs::remove_file(&path).unwrap();
         assert_eq!(read_json(&path, "/a/b").unwrap(), malformed("the program wrote no file"));
+        std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
+        let no_file = malformed("what the program wrote is not a regular file");
+        assert_eq!(read_json(&path, "/a/b").unwrap(), no_file);
+        std::fs::remove_file(&path).unwrap();
+        std::fs::create_dir(&path).unwrap();
+        assert_eq!(read_json(&path, "/a/b").unwrap(), no_file);
+    }
+
+    #[test]
+    fn the_fresh_file_may_stand_anywhere_and_be_no_text() {
+        use std::os::unix::ffi::OsStrExt as _;
+        let path = Path::new(std::ffi::OsStr::from_bytes(b"/t/\xff"));
+        let check = |word: &str, expected: &[u8]| assert_eq!(filled(word, path).as_bytes(), expected);
+        check("plain", b"plain");
+        check("{out}", b"/t/\xff");
+        check("--json={out},{out}.log", b"--json=/t/\xff,/t/\xff.log");
     }
 }

@@ -174,27 +174,169 @@ fn a_run_keeps_definition_evidence_and_pairs_and_can_be_judged_again() {
     assert_eq!(code(&gate(&["resume", text(&out)])), 4, "a finished run is not extended");
 }
 
+/// A run that was stopped after a few pairs.
+fn stopped_run(dir: &Path) -> std::path::PathBuf {
+    let out = dir.join("run");
+    let slow = |value: u32| script(value).replace("sh -c 'n", "sh -c 'sleep 0.1; n");
+    let (baseline, candidate) = (slow(100), slow(101));
+    let mut timeout = Command::new("timeout");
+    timeout.args(["--signal", "INT", "1.5", text(Path::new(assert_cmd::cargo::cargo_bin!("paired-gate")))]);
+    timeout.args(run_args(text(&out), &baseline, &candidate)).output().expect("it can be started");
+    out
+}
+
+#[test]
+fn a_run_is_not_judged_before_its_end_nor_by_other_rules_than_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = stopped_run(dir.path());
+    let early = gate(&["decide", text(&out)]);
+    assert_eq!(code(&early), 4, "{}", stdout(&early));
+    assert!(stderr(&early).contains("of 12 pairs; `resume` goes on"), "{}", stderr(&early));
+    let resumed = gate(&["resume", text(&out), "--lock-dir", text(dir.path())]);
+    assert!([0, 3].contains(&code(&resumed)), "{}{}", stdout(&resumed), stderr(&resumed));
+    let lenient = dir.path().join("lenient.toml");
+    std::fs::write(&lenient, stdout(&gate(&["define", "--pairs", "12", "--limit", "2"]))).unwrap();
+    let other = gate(&["decide", text(&out), "--definition", text(&lenient), "--message-format", "json"]);
+    let judged: Value = serde_json::from_str(&stdout(&other)).unwrap();
+    assert!([0, 3].contains(&code(&other)) && judged["definition"] == "not_of_run", "{judged}");
+    assert!(stderr(&other).contains("no verdict of that run"), "{}", stderr(&other));
+    let own: Value =
+        serde_json::from_str(&stdout(&gate(&["decide", text(&out), "--message-format", "json"]))).unwrap();
+    assert_eq!(own["schema"], "kvrp.paired-gate.judgement/1");
+    assert_eq!(own["definition"], "of_run");
+}
+
+/// The limit, the order or the evidence changed between two sittings.
+#[test]
+fn a_definition_that_was_changed_is_not_gone_on_with() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = stopped_run(dir.path());
+    let file = out.join("campaign.toml");
+    let definition = std::fs::read_to_string(&file).unwrap();
+    for (from, to) in [("limit_ratio = 1.05", "limit_ratio = 2.05"), ("seed = 3", "seed = 4")] {
+        assert!(definition.contains(from), "{definition}");
+        std::fs::write(&file, definition.replacen(from, to, 1)).unwrap();
+        for command in [&["resume", text(&out), "--lock-dir", text(dir.path())][..], &["decide", text(&out)]]
+        {
+            let refused = gate(command);
+            assert_eq!(code(&refused), 4, "{}", stderr(&refused));
+            assert!(stderr(&refused).contains("its evidence was altered"), "{}", stderr(&refused));
+        }
+    }
+    std::fs::write(&file, &definition).unwrap();
+    let journal = std::fs::read_to_string(out.join("journal.jsonl")).unwrap();
+    std::fs::write(out.join("journal.jsonl"), journal.replacen("\"value\":1", "\"value\":2", 1)).unwrap();
+    assert_eq!(code(&gate(&["resume", text(&out), "--lock-dir", text(dir.path())])), 4);
+}
+
+/// Arguments that nobody means: each is answered at once, and none by a bug of ours.
+#[test]
+fn arguments_without_sense_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let check = |args: &[&str], expected: i32, message: &str| {
+        let output = gate(args);
+        assert_eq!(code(&output), expected, "{args:?}: {}{}", stdout(&output), stderr(&output));
+        assert!(stderr(&output).contains(message), "{args:?}: {}", stderr(&output));
+    };
+    check(&["schedule", "--pairs", "4294967295"], 2, "is not in 1..=2000");
+    check(&["schedule", "--warmups", "4294967295"], 2, "is not in 0..=1000");
+    check(&["define", "--pairs", "4294967295"], 2, "judge 4294967295 pairs, more than 2000");
+    check(&["define", "--limit", "nan"], 2, "use NaN as the limit");
+    check(&["define", "--limit=-1"], 2, "use -1 as the limit");
+    check(&["define", "--confidence", "1"], 2, "must lie strictly between 0 and 1");
+    check(&["define", "--rows", "0"], 2, "over 0 rows");
+    check(&["define", "--telemetry", "a", "--telemetry", "a"], 2, "test the telemetry \"a\" twice");
+    check(&["calibrate", "--noise-percent", "nan"], 2, "not above 0 and at most 100");
+    check(&["calibrate", "--campaigns", "0"], 2, "0 is not in 1..");
+    check(&["decide", "/dev/zero"], 4, "it is larger than");
+    check(&["decide", "/dev/null"], 4, "find the column");
+    check(&["decide", "/proc/self/mem"], 4, "read /proc/self/mem");
+    check(&["explain", "/dev/null"], 4, "EOF while parsing");
+    check(&["explain", text(dir.path())], 4, "the directory is not one");
+    let out = dir.path().join("run");
+    let run = |more: &[&str], expected: i32, message: &str| {
+        let fixed = ["run", "--out", text(&out), "--lock-dir", text(dir.path())];
+        check(&[&fixed[..], more].concat(), expected, message);
+    };
+    run(&["--baseline", "true", "--candidate", "true", "--cpus", "3-1"], 2, "runs backwards");
+    run(&["--baseline", "true", "--candidate", "true", "--cpus", ""], 2, "a set of no CPU");
+    run(&["--baseline", "true", "--candidate", "true", "--env", "A=B"], 2, "copy the variable A=B");
+    run(&["--baseline", "true", "--candidate", "true", "--metric", "json:/t"], 2, "does not name {out}");
+    run(&["--baseline", "true", "--candidate", "true", "--durability", "lazy"], 2, "unknown variant `lazy`");
+    run(&["--definition", "/dev/null", "--limit", "2"], 2, "cannot be used with");
+    run(&["--definition", "/dev/null"], 4, "missing field");
+    assert!(!out.exists(), "nothing was begun");
+    let cpu_list = "0-65535";
+    run(&["--baseline", "true", "--candidate", "true", "--cpus", cpu_list], 5, "only");
+    let missing = dir.path().join("missing");
+    let args = ["--baseline", "/no/such/program", "--candidate", "true", "--out", text(&missing)];
+    check(
+        &[&["run", "--lock-dir", text(dir.path())], &args[..]].concat(),
+        4,
+        "find the program /no/such/program",
+    );
+}
+
+/// Ctrl-Z during a sample: it stops with us, is invalid, and the pair is taken again.
+#[test]
+fn a_sample_that_was_suspended_is_taken_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("run");
+    let slow = "sleep 0.4";
+    let args = ["run", "--pairs", "5", "--warmups", "0", "--baseline", slow, "--candidate", slow];
+    let running = cpu_placement::Run::new(assert_cmd::cargo::cargo_bin!("paired-gate"))
+        .args(args)
+        .args(["--out", text(&out), "--lock-dir", text(dir.path())])
+        .env("PATH", "/usr/bin:/bin")
+        .start()
+        .unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(1_300));
+    running.signal(20).unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(700));
+    running.signal(18).unwrap();
+    let finished = running.wait(&cpu_placement::CancelToken::new()).unwrap();
+    assert_eq!(finished.outcome, cpu_placement::Outcome::Exited(3), "{finished:?}");
+    let records = evidence::read_journal(&out).unwrap().records;
+    let events = paired_run::events_of(&records, "paired-run").unwrap();
+    let invalidated = events.iter().find_map(|event| match event {
+        paired_run::Event::PairInvalidated { reasons, .. } => Some(reasons),
+        _ => None,
+    });
+    let reasons = serde_json::to_string(&invalidated).unwrap();
+    assert!(reasons.contains("\"suspended\""), "{reasons}");
+    let rows = std::fs::read_to_string(out.join("samples/pairs.csv")).unwrap();
+    assert_eq!(rows.lines().count(), 1 + 5);
+}
+
 #[test]
 fn a_program_that_fails_fails_the_row() {
     let dir = tempfile::tempdir().unwrap();
     let check = |candidate: &str, message: &str| {
-        let out = dir.path().join(message.replace(' ', "-"));
+        let out = dir
+            .path()
+            .join(message.replace(|c: char| !c.is_ascii_alphanumeric(), "-") + &candidate.len().to_string());
         let output = gate(&run_args(text(&out), &script(100), candidate));
         assert_eq!(code(&output), 6, "{}", stderr(&output));
         assert!(stderr(&output).contains(message), "{}", stderr(&output));
         assert!(evidence::verify(&out).unwrap().is_intact());
+        let again = gate(&["decide", text(&out)]);
+        assert_eq!(code(&again), 6, "the evidence says the same again: {}", stderr(&again));
+        assert!(stderr(&again).contains(message), "{}", stderr(&again));
     };
     check("sh -c 'echo words >&2; exit 7' {out}", "exited with status 7");
     check("sh -c 'kill -9 $$' {out}", "signal 9");
     check("sh -c 'echo {} > $0' {out}", "its file has no /t_ms");
     check("true {out}", "the program wrote no file");
+    check("mkfifo {out}", "what the program wrote is not a regular file");
+    check("ln -s /dev/zero {out}", "what the program wrote is not a regular file");
+    check(r#"sh -c 'echo "{\"t_ms\":1,\"t_ms\":9}" > $0' {out}"#, "the key \"t_ms\" occurs twice");
 }
 
 #[test]
 fn a_killed_run_goes_on() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("run");
-    let slow = |value: u32| script(value).replace("sh -c 'n", "sh -c 'sleep 0.05; n");
+    let slow = |value: u32| script(value).replace("sh -c 'n", "sh -c 'sleep 0.1; n");
     let (baseline, candidate) = (slow(100), slow(101));
     let args = run_args(text(&out), &baseline, &candidate);
     for (signal, seconds) in [("KILL", "1.1"), ("INT", "0.9")] {
