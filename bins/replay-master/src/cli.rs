@@ -2,7 +2,7 @@ use clap::{Parser, Subcommand};
 use command_line::Exit;
 
 use crate::failure::{Failure, report};
-use crate::{inspect, rewrite, validate};
+use crate::{inspect, rewrite, run, validate};
 
 /// Check, cut, convert and replay traces of master RPC intents against a real Mooncake master.
 ///
@@ -26,6 +26,11 @@ enum Command {
     Slice(rewrite::SliceArgs),
     /// Write a version 1 or unversioned trace as version 2
     Convert(rewrite::ConvertArgs),
+    /// Replay a trace against a fresh master, and write all about it
+    Run(Box<run::Args>),
+    /// The replayer's process of `run`
+    #[command(hide = true)]
+    Drive(run::DriveArgs),
 }
 
 pub(crate) fn run() -> Exit {
@@ -34,6 +39,8 @@ pub(crate) fn run() -> Exit {
         Command::Stats(args) => inspect::run(&args),
         Command::Slice(args) => rewrite::slice(&args),
         Command::Convert(args) => rewrite::convert(&args),
+        Command::Run(args) => run::run(&args),
+        Command::Drive(args) => run::drive(&args),
     };
     result.unwrap_or_else(|failure: Failure| report(&failure))
 }

@@ -58,7 +58,8 @@ fn human(out: &mut impl Write, name: &str, stats: &TraceStats) -> std::io::Resul
     writeln!(out, "  keys        {} different, {} in all calls", stats.distinct_keys, stats.planned_keys)?;
     writeln!(out, "  segments    {} of {} bytes together", stats.segments, stats.capacity_bytes)?;
     writeln!(out, "  written     {} bytes", stats.written_bytes)?;
-    let rate = stats.offered_calls_per_second.map_or("all at once".to_owned(), |rate| format!("{rate:.1} calls/s"));
+    let rate =
+        stats.offered_calls_per_second.map_or("all at once".to_owned(), |rate| format!("{rate:.1} calls/s"));
     writeln!(
         out,
         "  workload    {} us, {rate}, busiest second {} calls",

@@ -4,6 +4,7 @@ mod cli;
 mod failure;
 mod inspect;
 mod rewrite;
+mod run;
 mod validate;
 
 fn main() -> command_line::Exit {

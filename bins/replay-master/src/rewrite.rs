@@ -87,7 +87,8 @@ fn output(target: &Path) -> Result<BufWriter<NamedTempFile>, Failure> {
         return Err(Failure::usage("refuse to replace a file that is there").about(target));
     }
     let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let file = NamedTempFile::new_in(folder).map_err(|error| Failure::new(error, Exit::Usage).about(target))?;
+    let file =
+        NamedTempFile::new_in(folder).map_err(|error| Failure::new(error, Exit::Usage).about(target))?;
     Ok(BufWriter::with_capacity(1 << 20, file))
 }
 

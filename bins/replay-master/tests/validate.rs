@@ -22,7 +22,11 @@ fn expected() -> Vec<Value> {
 
 fn check(file: &str, expected: &Value, found: &Value) {
     for key in ["file", "valid", "dialect", "rule", "line"] {
-        assert_eq!(found[key], if key == "file" { json!(file) } else { expected[key].clone() }, "{file}: {found}");
+        assert_eq!(
+            found[key],
+            if key == "file" { json!(file) } else { expected[key].clone() },
+            "{file}: {found}"
+        );
     }
     assert!(found.as_object().is_some_and(|row| row.contains_key("column") && row.contains_key("message")));
     if expected["valid"] == true {
@@ -48,8 +52,11 @@ fn each_file_alone_and_all_together() {
     command.current_dir(corpus()).args(["validate", "--message-format", "json"]);
     command.args(expected.iter().map(|row| row["file"].as_str().expect("a name")));
     let output = command.assert().code(4).get_output().stdout.clone();
-    let lines: Vec<Value> =
-        String::from_utf8(output).expect("UTF-8").lines().map(|l| serde_json::from_str(l).expect("JSON")).collect();
+    let lines: Vec<Value> = String::from_utf8(output)
+        .expect("UTF-8")
+        .lines()
+        .map(|l| serde_json::from_str(l).expect("JSON"))
+        .collect();
     assert_eq!(lines.len(), expected.len());
     for (row, found) in expected.iter().zip(&lines) {
         check(row["file"].as_str().expect("a name"), row, found);
@@ -90,9 +97,21 @@ fn stats_slice_and_convert() {
     command().arg("convert").arg(&two_clients).arg("-o").arg(at("v2.jsonl")).assert().code(0);
     command().arg("convert").arg(&two_clients).arg("-o").arg(at("v2.jsonl")).assert().code(2);
     command().arg("convert").arg(at("v2.jsonl")).arg("-o").arg(at("again.jsonl")).assert().code(4);
-    command().arg("slice").arg(at("v2.jsonl")).args(["--events", "0..1", "-o"]).arg(at("cut.jsonl")).assert().code(0);
+    command()
+        .arg("slice")
+        .arg(at("v2.jsonl"))
+        .args(["--events", "0..1", "-o"])
+        .arg(at("cut.jsonl"))
+        .assert()
+        .code(0);
     command().arg("validate").arg(at("v2.jsonl")).arg(at("cut.jsonl")).assert().code(0);
-    command().arg("slice").arg(at("v2.jsonl")).args(["--events", "5..5", "-o"]).arg(at("no.jsonl")).assert().code(2);
+    command()
+        .arg("slice")
+        .arg(at("v2.jsonl"))
+        .args(["--events", "5..5", "-o"])
+        .arg(at("no.jsonl"))
+        .assert()
+        .code(2);
     let output = command()
         .args(["stats", "--message-format", "json"])
         .arg(at("v2.jsonl"))

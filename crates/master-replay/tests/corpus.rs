@@ -63,7 +63,8 @@ impl std::io::Read for OneByte<'_> {
 }
 
 fn check_valid(file: &str, trace: &Trace, expected: &Value) {
-    let column = |of: &dyn Fn(master_replay::Event<'_>) -> Value| Value::Array(trace.events().map(of).collect());
+    let column =
+        |of: &dyn Fn(master_replay::Event<'_>) -> Value| Value::Array(trace.events().map(of).collect());
     let is = |name: &str, found: Value| assert_eq!(expected[name], found, "{file}: {name}");
     is("dialect", trace.dialect().name().into());
     is("events", trace.len().into());

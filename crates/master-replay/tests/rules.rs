@@ -8,12 +8,13 @@ const V1: &str = r#"{"type":"master_rpc_trace","version":1,"time_unit":"us"}"#;
 const V2: &str = r#"{"type":"master_rpc_trace","version":2,"time_unit":"us"}"#;
 const U: &str = r#"{"type":"master_rpc_trace","time_unit":"us"}"#;
 const READ: &str = r#"{"id":"a","timestamp_us":0,"client_id":"c","op":"BatchExistKey","keys":["k"]}"#;
-const REGISTER: &str = r#"{"id":"r","timestamp_us":0,"client_id":"c","op":"ReMountSegment","phase":"setup","segments":[]}"#;
+const REGISTER: &str =
+    r#"{"id":"r","timestamp_us":0,"client_id":"c","op":"ReMountSegment","phase":"setup","segments":[]}"#;
 const MOUNT: &str = r#"{"id":"m","timestamp_us":0,"client_id":"c","op":"MountSegment","phase":"setup","segment_id":"s","size_bytes":9}"#;
-const READ2: &str = r#"{"id":"q","timestamp_us":0,"client_id":"c","op":"BatchExistKey","phase":"workload","keys":["k"]}"#;
+const READ2: &str =
+    r#"{"id":"q","timestamp_us":0,"client_id":"c","op":"BatchExistKey","phase":"workload","keys":["k"]}"#;
 const UNMOUNT: &str = r#"{"id":"u","timestamp_us":0,"client_id":"c","op":"UnmountSegment","phase":"teardown","segment_id":"s"}"#;
-const START: &str =
-    r#"{"id":"s","timestamp_us":0,"client_id":"c","op":"BatchPutStart","keys":["k","l"],"value_sizes":[1,2]}"#;
+const START: &str = r#"{"id":"s","timestamp_us":0,"client_id":"c","op":"BatchPutStart","keys":["k","l"],"value_sizes":[1,2]}"#;
 const END: &str =
     r#"{"id":"e","timestamp_us":0,"client_id":"c","op":"BatchPutEnd","keys":["k","l"],"put_start":"s"}"#;
 

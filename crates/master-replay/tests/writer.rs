@@ -1,7 +1,8 @@
 //! What the writer lets through is a valid trace, and the same one; what it refuses, the reader would refuse.
 
 use master_replay::{
-    Action, Dialect, Intent, Phase, Trace, TraceWriter, Values, Window, WriteTraceError, convert_to_v2, slice_trace,
+    Action, Dialect, Intent, Phase, Trace, TraceWriter, Values, Window, WriteTraceError, convert_to_v2,
+    slice_trace,
 };
 use proptest::prelude::*;
 

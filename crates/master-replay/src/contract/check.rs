@@ -349,9 +349,9 @@ impl Builder {
         self.check_keys_once(row, keys)?;
         let replica_num = match row.get(Field::ReplicaNum) {
             None => 1,
-            Some(item) => item.positive().ok_or_else(|| {
-                not_positive(Rule::SReplica, "`replica_num`", row.place(Field::ReplicaNum))
-            })?,
+            Some(item) => item
+                .positive()
+                .ok_or_else(|| not_positive(Rule::SReplica, "`replica_num`", row.place(Field::ReplicaNum)))?,
         };
         let number = index(self.columns.writes.len())?;
         self.columns.writes.push(Write { slice_counts, replica_num, ..write });
@@ -514,8 +514,7 @@ impl Builder {
             return Err(fault(Rule::TUnmounted, Some(columns.mounts[left].line), dialect, &message));
         }
         if let Some(write) = columns.writes.iter().find(|write| write.finaliser == NONE) {
-            let message =
-                format!("the write `{}` is never finalised", shortened(self.ids.get(write.start)));
+            let message = format!("the write `{}` is never finalised", shortened(self.ids.get(write.start)));
             return Err(fault(Rule::TUnfinished, Some(write.line), dialect, &message));
         }
         Ok(self.into_trace(dialect))
@@ -681,7 +680,8 @@ fn is_blank(line: &[u8]) -> bool {
 
 /// What a header that cannot be read seems to be.
 fn guess_dialect(line: &[u8]) -> Dialect {
-    let after = |name: &[u8]| memchr::memmem::find(line, name).map(|at| line[at + name.len()..].trim_ascii_start());
+    let after =
+        |name: &[u8]| memchr::memmem::find(line, name).map(|at| line[at + name.len()..].trim_ascii_start());
     match after(b"\"version\"") {
         Some(rest) => match rest.strip_prefix(b":").map(<[u8]>::trim_ascii_start) {
             Some([b'2', next, ..]) if !next.is_ascii_alphanumeric() && *next != b'.' => Dialect::V2,

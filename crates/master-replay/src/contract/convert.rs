@@ -89,7 +89,8 @@ fn convert_v1<W: Write>(
     mut writer: TraceWriter<W>,
 ) -> Result<W, ConvertError> {
     let ids = FreshIds::new(trace);
-    let clients: Vec<&str> = (0_u32..).take(trace.clients()).map(|client| trace.client_name(client)).collect();
+    let clients: Vec<&str> =
+        (0_u32..).take(trace.clients()).map(|client| trace.client_name(client)).collect();
     let size_bytes = segment_bytes.get();
     for (number, client) in clients.iter().enumerate() {
         writer.event(&lifecycle(&ids.id("register", number), client, Phase::Setup, 0, Action::Register))?;

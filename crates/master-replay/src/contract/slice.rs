@@ -53,8 +53,12 @@ pub fn slice_trace<W: Write>(trace: &Trace, window: &Window, out: W) -> Result<(
         }
         let before = intent.depends_on.len();
         let keeps = |index: &u32| !kept[*index as usize];
-        let gone: Vec<&str> =
-            event.dependencies().iter().filter(|index| keeps(index)).map(|index| trace.event(*index).id()).collect();
+        let gone: Vec<&str> = event
+            .dependencies()
+            .iter()
+            .filter(|index| keeps(index))
+            .map(|index| trace.event(*index).id())
+            .collect();
         intent.depends_on.retain(|id| !gone.contains(id));
         sliced.dependencies_dropped += (before - intent.depends_on.len()) as u64;
         writer.event(&intent)?;

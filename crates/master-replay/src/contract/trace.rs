@@ -252,7 +252,10 @@ impl Trace {
     /// Bytes of all ids, client names, keys and segment names, each counted once.
     #[must_use]
     pub fn string_bytes(&self) -> usize {
-        [&self.ids, &self.clients, &self.keys, &self.segments].iter().map(|strings| strings.text_bytes()).sum()
+        [&self.ids, &self.clients, &self.keys, &self.segments]
+            .iter()
+            .map(|strings| strings.text_bytes())
+            .sum()
     }
 
     /// How many events each phase has; nothing in the unversioned dialect, which has no phases.

@@ -211,6 +211,16 @@ impl Outcomes {
         }
     }
 
+    /// How long an event waited although it was due and everything it depends on had finished: what is our own doing,
+    /// or that of a master that keeps all calls in flight.
+    #[must_use]
+    pub fn own_lag_us(&self, trace: &Trace, event: u32) -> u64 {
+        let sample = self.sample(trace, event);
+        let dependencies = trace.event(event).dependencies();
+        let released_us = dependencies.iter().map(|dependency| self.finish_us[*dependency as usize]).max();
+        sample.start_us.saturating_sub(sample.scheduled_us.max(released_us.unwrap_or(0)))
+    }
+
     /// Whether any event has an error, or any key of any event.
     #[must_use]
     pub fn has_errors(&self) -> bool {

@@ -64,7 +64,8 @@ pub struct PhaseSummary {
 pub struct Summary {
     /// 2
     pub schema_version: u32,
-    /// The header's metadata, unchanged.
+    /// The header's metadata, unchanged. It is only written: numbers in it need not fit anything.
+    #[serde(skip_deserializing)]
     pub trace_metadata: Option<Box<RawValue>>,
     /// Events.
     pub events: u64,
@@ -154,7 +155,8 @@ fn operation(
         summary.rpc_calls += 1;
         summary.issued_keys += issued_keys(sample.statuses);
     }
-    summary.dispatch_lag_us = Distribution::of(&mut samples().map(|s| s.dispatch_lag_us()).collect::<Vec<u64>>());
+    summary.dispatch_lag_us =
+        Distribution::of(&mut samples().map(|s| s.dispatch_lag_us()).collect::<Vec<u64>>());
     summary.client_call_latency_us = Distribution::of(&mut sent().map(|s| s.call_us()).collect::<Vec<u64>>());
     summary.scheduled_to_completion_us =
         Distribution::of(&mut sent().map(|s| s.from_due_us()).collect::<Vec<u64>>());

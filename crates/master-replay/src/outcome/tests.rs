@@ -5,7 +5,8 @@ use crate::contract::{Phase, Trace};
 use crate::schedule::Speed;
 
 fn trace(rows: &[&str]) -> Trace {
-    let header = r#"{"type":"master_rpc_trace","version":1,"time_unit":"us","metadata":{"n":18446744073709551615}}"#;
+    let header =
+        r#"{"type":"master_rpc_trace","version":1,"time_unit":"us","metadata":{"n":18446744073709551615}}"#;
     Trace::parse([&[header], rows].concat().join("\n").as_bytes()).expect("valid")
 }
 
@@ -50,7 +51,9 @@ fn traffic() {
 #[test]
 fn peaks_are_of_half_open_ranges() {
     let rows: Vec<String> = (0..4)
-        .map(|n| format!(r#"{{"id":"{n}","timestamp_us":0,"client_id":"c","op":"BatchExistKey","keys":["k"]}}"#))
+        .map(|n| {
+            format!(r#"{{"id":"{n}","timestamp_us":0,"client_id":"c","op":"BatchExistKey","keys":["k"]}}"#)
+        })
         .collect();
     let trace = trace(&rows.iter().map(String::as_str).collect::<Vec<_>>());
     for (times, expected) in [
@@ -82,20 +85,27 @@ fn summary() {
     assert_eq!(operation["failed_calls"], 1);
     assert_eq!(operation["rpc_calls"], 1);
     assert_eq!(operation["issued_keys"], 3);
-    let statuses = serde_json::json!({"ok":1,"miss":1,"not_ready":1,"already_exists":0,"error":0,"skipped":2});
+    let statuses =
+        serde_json::json!({"ok":1,"miss":1,"not_ready":1,"already_exists":0,"error":0,"skipped":2});
     assert_eq!(operation["key_status"], statuses);
     assert_eq!(operation["dispatch_lag_us"], serde_json::json!({"p50":0,"p95":1,"p99":1,"max":1}));
     let one = serde_json::json!({"p50":1_999_999,"p95":1_999_999,"p99":1_999_999,"max":1_999_999});
     assert_eq!(operation["client_call_latency_us"], one);
     assert_eq!(operation["rpc_per_second"], 0.5);
-    assert_eq!(found["phases"]["setup"], serde_json::json!({
-        "schema_version": 1, "trace_metadata": null, "events": 0, "elapsed_us": 0,
-    }));
+    assert_eq!(
+        found["phases"]["setup"],
+        serde_json::json!({
+            "schema_version": 1, "trace_metadata": null, "events": 0, "elapsed_us": 0,
+        })
+    );
     assert_eq!(found["phases"]["workload"]["phase_origin_us"], 0);
     assert_eq!(found["has_errors"], true);
     let text = serde_json::to_string(&Summary::of(&trace, &outcomes)).expect("JSON");
     assert!(text.contains(r#""trace_metadata":{"n":18446744073709551615}"#), "{text}");
-    assert_eq!(outcomes.error_counts(), [("no connection", 1), ("a second error does not replace the first", 0)]);
+    assert_eq!(
+        outcomes.error_counts(),
+        [("no connection", 1), ("a second error does not replace the first", 0)]
+    );
 }
 
 #[test]

@@ -12,7 +12,7 @@ use std::ops::Range;
 
 use thiserror::Error;
 
-use crate::contract::{Phase, Trace};
+use crate::contract::{Dialect, Phase, Trace};
 
 pub use shard::{Shard, ShardError, Shares};
 pub use speed::{CLOCK_LIMIT_US, Speed, SpeedError};
@@ -22,7 +22,9 @@ pub use speed::{CLOCK_LIMIT_US, Speed, SpeedError};
 #[non_exhaustive]
 pub enum ScheduleError {
     /// A due time that no clock can tell.
-    #[error("schedule the event {id}: its timestamp {timestamp_us} is due after the last µs a clock can tell")]
+    #[error(
+        "schedule the event {id}: its timestamp {timestamp_us} is due after the last µs a clock can tell"
+    )]
     BeyondClock {
         /// The event.
         id: String,
@@ -51,7 +53,8 @@ pub enum Step {
 ///
 /// An event is ready when its phase is running and all its dependencies have finished, however they ended. Ready
 /// events are sent in the order of the file, each not before it is due, and no more than `in_flight` at once. A due
-/// time never moves: what comes late is sent late.
+/// time never moves: what comes late is sent late. In the unversioned dialect every client has one worker instead: its
+/// events run one at a time in the order of the file, and as many are in flight as there are clients.
 ///
 /// ```
 /// use std::num::NonZeroU32;
@@ -94,6 +97,8 @@ pub struct Scheduler<'t> {
     dependents_end: Vec<u32>,
     /// Events before the cursor that have become ready since.
     released: BinaryHeap<Reverse<u32>>,
+    /// The event before of the same client, while dependencies are counted.
+    previous: Vec<u32>,
 }
 
 impl<'t> Scheduler<'t> {
@@ -119,8 +124,10 @@ impl<'t> Scheduler<'t> {
             dependents: Vec::new(),
             dependents_end: Vec::new(),
             released: BinaryHeap::new(),
+            previous: Vec::new(),
         };
         scheduler.count_dependencies();
+        scheduler.previous = Vec::new();
         let first = trace.event(0).phase();
         scheduler.enter(first, 0);
         Ok(scheduler)
@@ -140,8 +147,9 @@ impl<'t> Scheduler<'t> {
     }
 
     fn count_dependencies(&mut self) {
+        self.find_previous();
         let count = self.trace.len();
-        if self.trace.events().all(|event| event.dependencies().is_empty()) {
+        if self.previous.is_empty() && self.trace.events().all(|event| event.dependencies().is_empty()) {
             return;
         }
         self.waiting = vec![0; count];
@@ -167,11 +175,28 @@ impl<'t> Scheduler<'t> {
         }
     }
 
-    /// Dependencies in earlier phases have finished when an event's phase begins.
+    /// What an event waits for within its phase. Dependencies in earlier phases have finished when it begins.
     fn relevant(&self, index: u32) -> impl Iterator<Item = u32> + use<'t> {
         let event = self.trace.event(index);
         let first = self.trace.phase_start(event.phase());
-        event.dependencies().iter().copied().filter(move |dependency| *dependency >= first)
+        let before = self.previous.get(index as usize).copied().filter(|before| *before != u32::MAX);
+        let stated = event.dependencies().iter().copied().filter(move |dependency| *dependency >= first);
+        stated.chain(before)
+    }
+
+    /// In the unversioned dialect each client's events run one at a time, in the order of the file.
+    fn find_previous(&mut self) {
+        if self.trace.dialect() != Dialect::Unversioned {
+            return;
+        }
+        let mut last = vec![u32::MAX; self.trace.clients()];
+        self.previous = self
+            .trace
+            .events()
+            .map(|event| std::mem::replace(&mut last[event.client() as usize], event.index()))
+            .collect();
+        let clients = u32::try_from(self.trace.clients()).unwrap_or(u32::MAX);
+        self.in_flight = NonZeroU32::new(clients).unwrap_or(NonZeroU32::MIN);
     }
 
     fn enter(&mut self, phase: Phase, origin_us: u64) {
@@ -179,7 +204,10 @@ impl<'t> Scheduler<'t> {
         self.origins_us[phase as usize] = Some(origin_us);
         self.range = self.trace.phase_range(phase);
         self.cursor = self.range.start;
-        let mine = self.range.clone().filter(|index| self.is_mine(*index)).count();
+        let mine = match self.shares {
+            None => self.range.len(),
+            Some(_) => self.range.clone().filter(|index| self.is_mine(*index)).count(),
+        };
         self.left = u32::try_from(mine).unwrap_or(u32::MAX);
     }
 
@@ -193,6 +221,13 @@ impl<'t> Scheduler<'t> {
     #[must_use]
     pub fn running(&self) -> u32 {
         self.running
+    }
+
+    /// Whether as many events are in flight as may be, and another one is overdue at this time.
+    #[must_use]
+    pub fn is_saturated(&mut self, now_us: u64) -> bool {
+        let full = self.left > 0 && self.running >= self.in_flight.get();
+        full && self.lowest_ready().is_some_and(|index| self.scheduled_us(index) <= now_us)
     }
 
     /// When an event is due; it must be of a phase that has begun.

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-use crate::contract::{Phase, Trace};
+use crate::contract::{Dialect, Phase, Trace};
 
 /// One replayer of several: `0/4` is the first of four.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,10 +31,8 @@ impl FromStr for Shard {
     fn from_str(text: &str) -> Result<Self, ShardError> {
         let error = || ShardError { text: text.to_owned() };
         let (index, count) = text.split_once('/').ok_or_else(error)?;
-        let shard = Shard {
-            index: index.parse().map_err(|_| error())?,
-            count: count.parse().map_err(|_| error())?,
-        };
+        let shard =
+            Shard { index: index.parse().map_err(|_| error())?, count: count.parse().map_err(|_| error())? };
         if shard.index < shard.count.get() { Ok(shard) } else { Err(error()) }
     }
 }
@@ -62,14 +60,22 @@ impl Shares {
     pub fn of(trace: &Trace, count: NonZeroU32) -> Self {
         let workload = trace.phase_range(Phase::Workload);
         let mut groups = Groups::new(trace.len());
+        let mut first_of_client = vec![u32::MAX; trace.clients()];
         for index in workload.clone() {
+            if trace.dialect() == Dialect::Unversioned {
+                // A client's events run one at a time.
+                let first = &mut first_of_client[trace.event(index).client() as usize];
+                *first = index.min(*first);
+                groups.join(index, *first);
+            }
             for dependency in trace.event(index).dependencies().iter().filter(|d| workload.contains(d)) {
                 groups.join(index, *dependency);
             }
         }
         let mut sizes = vec![0_u64; trace.len()];
         workload.clone().for_each(|index| sizes[groups.root(index) as usize] += 1);
-        let mut shares = Shares { shards: vec![u32::MAX; trace.len()], counts: vec![0; count.get() as usize] };
+        let mut shares =
+            Shares { shards: vec![u32::MAX; trace.len()], counts: vec![0; count.get() as usize] };
         for index in (0..).take(trace.len()) {
             // A group's root is its first event.
             let root = groups.root(index) as usize;

@@ -190,7 +190,8 @@ fn overload_keeps_scheduled_times_and_shows_as_lag() {
 
 #[test]
 fn dependencies_on_earlier_phases_are_satisfied_already() {
-    let trace = trace(&[("c", 0, 's', &[]), ("m", 0, 'm', &[]), ("a", 0, 'w', &["c", "m"]), ("b", 0, 'w', &["a"])]);
+    let trace =
+        trace(&[("c", 0, 's', &[]), ("m", 0, 'm', &[]), ("a", 0, 'w', &["c", "m"]), ("b", 0, 'w', &["a"])]);
     let ran = replay(scheduler(&trace, 1.0, 8), |_| 10);
     assert_eq!(ran[&2].start, 20);
     assert_eq!(ran[&3].start, 30);
@@ -221,6 +222,22 @@ fn a_due_time_near_the_clocks_limit_in_a_later_phase_does_not_wrap() {
 }
 
 #[test]
+fn an_unversioned_client_has_one_worker() {
+    let trace = Trace::parse(
+        br#"{"type":"master_rpc_trace","time_unit":"us"}
+{"id":"r","timestamp_us":0,"client_id":"a","op":"ReMountSegment","segments":[]}
+{"id":"s","timestamp_us":0,"client_id":"b","op":"ReMountSegment","segments":[]}
+{"id":"x","timestamp_us":0,"client_id":"a","op":"BatchExistKey","keys":["k"]}
+{"id":"y","timestamp_us":0,"client_id":"b","op":"BatchExistKey","keys":["k"]}
+{"id":"z","timestamp_us":10,"client_id":"a","op":"BatchExistKey","keys":["k"]}"#,
+    )
+    .expect("valid");
+    // One call in flight was asked for, but this dialect has a worker for each client.
+    let ran = replay(scheduler(&trace, 1.0, 1), |index| if index == 2 { 70 } else { 5 });
+    assert_eq!(starts(&ran), [0, 0, 5, 5, 75]);
+}
+
+#[test]
 fn replayers_share_a_trace_by_what_depends_on_what() {
     let trace = workload(&[("a", 0, &[]), ("b", 0, &[]), ("c", 0, &["a"]), ("d", 0, &["b"]), ("e", 0, &[])]);
     let shares = Shares::of(&trace, NonZeroU32::new(2).expect("two"));
@@ -238,21 +255,24 @@ fn replayers_share_a_trace_by_what_depends_on_what() {
 }
 
 fn any_trace() -> impl Strategy<Value = Trace> {
-    proptest::collection::vec((0_u64..40, proptest::collection::vec(any::<prop::sample::Index>(), 0..3)), 1..40)
-        .prop_map(|mut rows| {
-            rows.sort_by_key(|(time, _)| *time);
-            let names: Vec<String> = (0..rows.len()).map(|row| format!("e{row}")).collect();
-            let rows: Vec<(&str, u64, Vec<&str>)> = rows
-                .iter()
-                .enumerate()
-                .map(|(at, (time, picks))| {
-                    let before = picks.iter().filter(|_| at > 0).map(|pick| names[pick.index(at)].as_str());
-                    (names[at].as_str(), *time, before.collect())
-                })
-                .collect();
-            let rows: Vec<_> = rows.iter().map(|(id, time, before)| (*id, *time, before.as_slice())).collect();
-            workload(&rows)
-        })
+    proptest::collection::vec(
+        (0_u64..40, proptest::collection::vec(any::<prop::sample::Index>(), 0..3)),
+        1..40,
+    )
+    .prop_map(|mut rows| {
+        rows.sort_by_key(|(time, _)| *time);
+        let names: Vec<String> = (0..rows.len()).map(|row| format!("e{row}")).collect();
+        let rows: Vec<(&str, u64, Vec<&str>)> = rows
+            .iter()
+            .enumerate()
+            .map(|(at, (time, picks))| {
+                let before = picks.iter().filter(|_| at > 0).map(|pick| names[pick.index(at)].as_str());
+                (names[at].as_str(), *time, before.collect())
+            })
+            .collect();
+        let rows: Vec<_> = rows.iter().map(|(id, time, before)| (*id, *time, before.as_slice())).collect();
+        workload(&rows)
+    })
 }
 
 proptest! {

@@ -1,0 +1,165 @@
+//! The logical clients: their ids on the wire, their segments, and which of them are registered.
+
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher, RandomState};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use master_wire::{Connection, ReMountSegment, Segment, UnmountSegment, Uuid};
+
+use super::{ReplayError, ReplayOptions, connect};
+use crate::contract::{Dialect, Trace};
+
+/// Where every fake segment claims to begin. No memory is there: only its size counts.
+const BASE: u64 = 0x1_0000_0000;
+
+/// A segment that the master knows, as we named it.
+#[derive(Clone, Debug)]
+pub(super) struct Mounted {
+    pub(super) id: Uuid,
+    pub(super) client: u32,
+    name: String,
+    endpoint: String,
+    host: String,
+    size_bytes: u64,
+}
+
+impl Mounted {
+    pub(super) fn segment(&self) -> Segment<'_> {
+        Segment {
+            id: self.id,
+            name: self.name.as_bytes().into(),
+            base: BASE,
+            size: self.size_bytes,
+            te_endpoint: self.endpoint.as_bytes().into(),
+            protocol: "tcp".into(),
+            host_id: self.host.as_bytes().into(),
+        }
+    }
+}
+
+/// The logical clients of a trace.
+#[derive(Debug)]
+pub(super) struct Clients {
+    random: RandomState,
+    counter: AtomicU64,
+    ids: Vec<Uuid>,
+    hosts: Vec<String>,
+    registered: Vec<AtomicBool>,
+}
+
+impl Clients {
+    pub(super) fn new(trace: &Trace) -> Self {
+        let mut clients = Clients {
+            random: RandomState::new(),
+            counter: AtomicU64::new(0),
+            ids: Vec::new(),
+            hosts: Vec::new(),
+            registered: Vec::new(),
+        };
+        for _ in 0..trace.clients() {
+            let (id, host) = (clients.fresh(), clients.fresh());
+            clients.ids.push(id);
+            clients.hosts.push(format!("trace_{}", hexadecimal(host)));
+            clients.registered.push(AtomicBool::new(false));
+        }
+        clients
+    }
+
+    /// A new random id. The hasher's keys are from the system's random source.
+    fn fresh(&self) -> Uuid {
+        let word = || self.random.hash_one(self.counter.fetch_add(1, Ordering::Relaxed));
+        Uuid::new(word(), word())
+    }
+
+    pub(super) fn id(&self, client: u32) -> Uuid {
+        self.ids[client as usize]
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.ids.len()
+    }
+
+    pub(super) fn is_registered(&self, client: u32) -> bool {
+        self.registered[client as usize].load(Ordering::Acquire)
+    }
+
+    pub(super) fn set_registered(&self, client: u32) {
+        self.registered[client as usize].store(true, Ordering::Release);
+    }
+
+    pub(super) fn new_segment(&self, client: u32, size_bytes: u64) -> Mounted {
+        let id = self.fresh();
+        let host = self.hosts[client as usize].clone();
+        let name = format!("trace_{}", hexadecimal(id));
+        Mounted { id, client, name, endpoint: format!("{host}:12345"), host, size_bytes }
+    }
+}
+
+fn hexadecimal(id: Uuid) -> String {
+    let text = format!("{:016x}{:016x}", id.first, id.second);
+    [&text[..8], &text[8..12], &text[12..16], &text[16..20], &text[20..]].join("-")
+}
+
+/// Version 1: every client gets one registration carrying one segment, before anything is timed.
+pub(super) fn register_all(
+    trace: &Trace,
+    clients: &Clients,
+    address: SocketAddr,
+    wire: master_wire::Dialect,
+    options: &ReplayOptions,
+) -> Result<Vec<Mounted>, ReplayError> {
+    let mut mounted = Vec::new();
+    if trace.dialect() != Dialect::V1 {
+        return Ok(mounted);
+    }
+    let mut connection = connect(address, options, Some(wire))?;
+    for client in (0..).take(clients.len()) {
+        let segment = clients.new_segment(client, options.segment_bytes.get());
+        register(&mut connection, trace, clients, client, &segment)?;
+        clients.set_registered(client);
+        mounted.push(segment);
+    }
+    Ok(mounted)
+}
+
+fn register(
+    connection: &mut Connection,
+    trace: &Trace,
+    clients: &Clients,
+    client: u32,
+    segment: &Mounted,
+) -> Result<(), ReplayError> {
+    let segments = [segment.segment()];
+    let call = ReMountSegment { segments: (&segments).into(), client_id: clients.id(client) };
+    let name = || trace.client_name(client).to_owned();
+    let answer = connection
+        .call(&call)
+        .map_err(|source| ReplayError::Register { client: name(), source: Box::new(source) })?;
+    answer.map_err(|code| ReplayError::Refused { client: name(), code: code.to_string() })
+}
+
+/// Unmounts what is still mounted; says how many segments that failed for.
+pub(super) fn unmount_all<'m>(
+    mounted: impl Iterator<Item = &'m Mounted>,
+    clients: &Clients,
+    address: SocketAddr,
+    wire: master_wire::Dialect,
+    options: &ReplayOptions,
+) -> u64 {
+    let mut mounted = mounted.peekable();
+    if mounted.peek().is_none() {
+        return 0;
+    }
+    let Ok(mut connection) = connect(address, options, Some(wire)) else {
+        return mounted.count() as u64;
+    };
+    let mut unmount = |segment: &Mounted| {
+        let call = UnmountSegment { segment_id: segment.id, client_id: clients.id(segment.client) };
+        matches!(connection.call(&call), Ok(Ok(())))
+    };
+    mounted.filter(|segment| !unmount(segment)).count() as u64
+}
+
+/// The segments that are mounted, by their numbers in the trace.
+pub(super) type Segments = BTreeMap<u32, Mounted>;

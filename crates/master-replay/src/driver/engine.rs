@@ -1,0 +1,463 @@
+//! The timed part.
+
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use cpu_placement::CancelToken;
+use nix::time::{ClockId, clock_gettime};
+
+use super::call::{self, Context, Dispatched, Parts, Settled};
+use super::clients::{self, Clients, Segments};
+use super::heartbeat::Heartbeats;
+use super::lane::{self, Lane};
+use super::sleep::{Sockets, wake_precisely};
+use super::{Barrier, EngineReport, Progress, ReplayError, ReplayOptions, Replayed};
+use crate::contract::{Dialect, Op, Trace};
+use crate::outcome::{KeyStatus, Outcomes};
+use crate::schedule::{Scheduler, Step};
+
+/// How long a cancellation or a call that has had its time may go unseen.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// A lane with this much to be written is written to at once.
+const FLUSH_BYTES: usize = 64 << 10;
+
+/// Replies are left unread for at most this part of the time that the master needs for the calls in flight, so that
+/// it never runs out of calls.
+const DELAY_PART: u32 = 3;
+
+/// Everything of a replay that is under way.
+pub(super) struct Engine<'r, 't> {
+    trace: &'t Trace,
+    scheduler: Scheduler<'t>,
+    outcomes: Outcomes,
+    options: &'r ReplayOptions,
+    clients: &'r Clients,
+    segments: Segments,
+    lanes: Vec<Lane>,
+    next_lane: usize,
+    parts: Parts<'t>,
+    settled: Settled,
+    heartbeats: &'r Heartbeats,
+    origin: Instant,
+    report: EngineReport,
+    finished: u64,
+    progress: &'r Progress,
+    /// Time per reply, as far as it is known, in ns.
+    reply_ns: u64,
+    last_read: Option<Instant>,
+    saturated_since: Option<u64>,
+}
+
+impl<'r, 't> Engine<'r, 't> {
+    /// Prepares, replays, and cleans up.
+    #[expect(clippy::too_many_arguments, reason = "one caller, which has all of these by name")]
+    pub(super) fn run(
+        trace: &'t Trace,
+        scheduler: Scheduler<'t>,
+        address: SocketAddr,
+        wire: master_wire::Dialect,
+        options: &'r ReplayOptions,
+        barrier: &mut dyn Barrier,
+        progress: &'r Progress,
+        cancel: &CancelToken,
+    ) -> Result<Replayed, ReplayError> {
+        let known = Arc::new(Clients::new(trace));
+        let mounted = clients::register_all(trace, &known, address, wire, options)?;
+        let unversioned = trace.dialect() == Dialect::Unversioned;
+        let heartbeats = Heartbeats::start(Arc::clone(&known), address, wire, options, unversioned)?;
+        let streams = open_lanes(trace, address, options)?;
+        let outcomes = Outcomes::new(trace, options.speed);
+        wake_precisely();
+        let cpu_before = process_cpu_ns();
+        let origin = barrier.origin()?;
+        std::thread::sleep(origin.saturating_duration_since(Instant::now()));
+        let origin_monotonic_us = monotonic_us(origin);
+        heartbeats.signals.replaying.store(true, Ordering::Release);
+        let in_flight = lane_limit(trace, options);
+        let mut engine = Engine {
+            trace,
+            outcomes,
+            scheduler,
+            options,
+            clients: &known,
+            segments: Segments::new(),
+            lanes: streams.iter().map(|_| Lane::new(wire, in_flight)).collect(),
+            next_lane: 0,
+            parts: Parts::default(),
+            settled: Settled::default(),
+            heartbeats: &heartbeats,
+            origin,
+            report: EngineReport::default(),
+            finished: 0,
+            progress,
+            reply_ns: 0,
+            last_read: None,
+            saturated_since: None,
+        };
+        let ended = engine.replay(&streams, barrier, cancel);
+        heartbeats.signals.replaying.store(false, Ordering::Release);
+        let Engine { outcomes, segments, mut report, .. } = engine;
+        report.cpu_ns = process_cpu_ns().saturating_sub(cpu_before);
+        let (summary, pings) = heartbeats.stop(options, trace.clients(), origin);
+        let left = mounted.iter().chain(segments.values());
+        let left_mounted = clients::unmount_all(left, &known, address, wire, options);
+        ended?;
+        Ok(Replayed {
+            outcomes,
+            origin_monotonic_us,
+            heartbeats: summary,
+            pings,
+            engine: report,
+            left_mounted,
+        })
+    }
+
+    fn now_us(&self) -> u64 {
+        u64::try_from(self.origin.elapsed().as_micros()).unwrap_or(u64::MAX)
+    }
+
+    fn replay(
+        &mut self,
+        streams: &[TcpStream],
+        barrier: &mut dyn Barrier,
+        cancel: &CancelToken,
+    ) -> Result<(), ReplayError> {
+        let mut sockets = Sockets::new(streams);
+        let first = self.trace.event(0).phase();
+        self.outcomes.begin_phase(first, 0);
+        let mut next_look = self.origin;
+        loop {
+            let now_us = self.now_us();
+            let wake_us = match self.scheduler.next(now_us) {
+                Step::Dispatch(event) => {
+                    self.dispatch(event, now_us, streams);
+                    continue;
+                }
+                Step::Done => break,
+                Step::PhaseEnded(_) => {
+                    self.flush(streams, 0);
+                    let origin_us = barrier.next_phase(self.now_us())?;
+                    let phase = self.scheduler.begin_phase(origin_us);
+                    self.outcomes.begin_phase(phase, origin_us);
+                    continue;
+                }
+                Step::SleepUntil(due_us) => Some(due_us),
+                Step::WaitForFinish => None,
+            };
+            self.flush(streams, 0);
+            self.note_saturation(now_us, wake_us.is_none());
+            self.wait(&mut sockets, streams, wake_us)?;
+            let now = Instant::now();
+            if now >= next_look {
+                next_look = now + LOOK_EVERY;
+                self.look(cancel, now)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Cancellation, calls that have had their time, progress.
+    fn look(&mut self, cancel: &CancelToken, now: Instant) -> Result<(), ReplayError> {
+        self.progress.finished.store(self.finished, Ordering::Relaxed);
+        if cancel.is_cancelled() {
+            let events = self.trace.len() as u64;
+            return Err(ReplayError::Cancelled { finished: self.finished, events });
+        }
+        for index in 0..self.lanes.len() {
+            while let Some(ticket) = self.lanes[index].session.expire(now) {
+                let event = self.lanes[index].event_of(ticket);
+                self.fail(event, "the master did not answer in time", true);
+            }
+        }
+        Ok(())
+    }
+
+    fn note_saturation(&mut self, now_us: u64, waits: bool) {
+        let saturated = waits && self.scheduler.is_saturated(now_us);
+        match (self.saturated_since, saturated) {
+            (None, true) => self.saturated_since = Some(now_us),
+            (Some(since), false) => {
+                self.report.saturated_us += now_us.saturating_sub(since);
+                self.saturated_since = None;
+            }
+            _ => {}
+        }
+    }
+
+    fn dispatch(&mut self, event: u32, now_us: u64, streams: &[TcpStream]) {
+        let found = self.trace.event(event);
+        self.outcomes.start(event, now_us);
+        let sticky = self.trace.dialect() != Dialect::Unversioned;
+        if sticky && self.heartbeats.signals.failed.load(Ordering::Acquire) {
+            let error = self.heartbeats.signals.first_error().unwrap_or_default();
+            return self.fail(event, &format!("a heartbeat failed: {error}"), false);
+        }
+        let Some(lane) = self.pick_lane(found.op(), found.client()) else {
+            let error = self.lanes.iter().find_map(|lane| lane.broken.clone()).unwrap_or_default();
+            return self.fail(event, &format!("no connection is left: {error}"), false);
+        };
+        let mut context = Context {
+            clients: self.clients,
+            segments: &mut self.segments,
+            outcomes: &self.outcomes,
+            tenant: &self.options.tenant,
+            deadline: Instant::now() + self.options.call_timeout,
+        };
+        match call::dispatch(&found, self.trace, &mut self.lanes[lane], &mut self.parts, &mut context) {
+            Dispatched::Queued if self.lanes[lane].session.outgoing().len() >= FLUSH_BYTES => {
+                self.flush(streams, FLUSH_BYTES);
+            }
+            Dispatched::Queued => {}
+            Dispatched::NothingToSend => self.end(event, false),
+            Dispatched::Failed(error) => self.fail(event, &error, false),
+        }
+    }
+
+    /// The connection for a call: lifecycle calls of one client go one after the other over the same one, other calls
+    /// over the one with the fewest in flight.
+    fn pick_lane(&mut self, op: Op, client: u32) -> Option<usize> {
+        let count = self.lanes.len();
+        let from = if op.is_lifecycle() { client as usize } else { self.next_lane + 1 } % count;
+        let lanes = &self.lanes;
+        let mut usable =
+            (0..count).map(|step| (from + step) % count).filter(|lane| lanes[*lane].broken.is_none());
+        if op.is_lifecycle() {
+            return usable.next();
+        }
+        self.next_lane = from;
+        usable.min_by_key(|lane| lanes[*lane].session.in_flight())
+    }
+
+    /// Writes to every lane that has at least so much to be written.
+    fn flush(&mut self, streams: &[TcpStream], at_least: usize) {
+        for (index, stream) in streams.iter().enumerate() {
+            let lane = &mut self.lanes[index];
+            if lane.wants_to_write() && lane.session.outgoing().len() >= at_least {
+                self.report.writes += u64::from(lane.write(stream));
+                self.check_broken(index);
+            }
+        }
+    }
+
+    /// Sleeps until something can be done, and reads what has come.
+    fn wait(
+        &mut self,
+        sockets: &mut Sockets<'_>,
+        streams: &[TcpStream],
+        wake_us: Option<u64>,
+    ) -> Result<(), ReplayError> {
+        if self.saturated_since.is_some() {
+            self.delay_reading();
+        }
+        for (index, lane) in self.lanes.iter().enumerate() {
+            sockets.set(index, lane.wants_to_write(), lane.broken.is_some());
+        }
+        let spin = self.options.spin;
+        let until = |engine: &Self| match wake_us {
+            None => LOOK_EVERY,
+            Some(wake_us) => {
+                let wake = Duration::from_micros(wake_us);
+                wake.saturating_sub(engine.origin.elapsed())
+            }
+        };
+        let left = until(self);
+        if left > spin {
+            self.report.sleeps += 1;
+            if sockets.wait((left - spin).min(LOOK_EVERY))? {
+                return self.read(sockets, streams);
+            }
+        }
+        if wake_us.is_none() {
+            return Ok(());
+        }
+        let spun = Instant::now();
+        loop {
+            let left = until(self);
+            if left.is_zero() || left > spin {
+                break;
+            }
+            if sockets.wait(Duration::ZERO)? {
+                self.read(sockets, streams)?;
+                break;
+            }
+        }
+        self.report.spin_ns += nanoseconds(spun.elapsed());
+        Ok(())
+    }
+
+    /// Leaves replies unread for a while, so that several are read at once: the master has calls enough meanwhile.
+    fn delay_reading(&mut self) {
+        let busy_ns = self.reply_ns.saturating_mul(u64::from(self.scheduler.running()));
+        let delay = Duration::from_nanos(busy_ns / u64::from(DELAY_PART)).min(self.options.max_read_delay);
+        if delay < Duration::from_micros(20) {
+            return;
+        }
+        let begun = Instant::now();
+        std::thread::sleep(delay);
+        let delayed_us = u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX);
+        self.report.read_delays += 1;
+        self.report.read_delay_total_us += delayed_us;
+        self.report.read_delay_max_us = self.report.read_delay_max_us.max(delayed_us);
+    }
+
+    fn read(&mut self, sockets: &Sockets<'_>, streams: &[TcpStream]) -> Result<(), ReplayError> {
+        let before = self.finished;
+        for (index, stream) in streams.iter().enumerate() {
+            if sockets.is_readable(index) {
+                self.report.reads += 1;
+                if self.lanes[index].read(stream) {
+                    self.take_replies(index);
+                }
+                self.check_broken(index);
+            }
+        }
+        self.note_replies(self.finished - before);
+        Ok(())
+    }
+
+    fn note_replies(&mut self, replies: u64) {
+        let now = Instant::now();
+        if let Some(last) = self.last_read.replace(now).filter(|_| replies > 0) {
+            let each = nanoseconds(now.duration_since(last)) / replies;
+            // A moving average over some tens of reads: it follows the master and forgives a hiccup.
+            self.reply_ns = if self.reply_ns == 0 { each } else { (self.reply_ns * 15 + each) / 16 };
+        }
+    }
+
+    fn take_replies(&mut self, index: usize) {
+        let now_us = self.now_us();
+        let mut settled = std::mem::take(&mut self.settled);
+        while let Some((event, arrived)) = self.lanes[index].next_reply() {
+            call::settle(self.trace.event(event).op(), &arrived, &mut settled);
+            self.settle(event, &settled, now_us);
+        }
+        self.settled = settled;
+    }
+
+    /// Keeps what a reply says of an event's keys.
+    fn settle(&mut self, event: u32, settled: &Settled, now_us: u64) {
+        let found = self.trace.event(event);
+        let range = found.key_range();
+        let started = found.put_start().map(|start| self.trace.event(start).key_range());
+        let is_sent = |outcomes: &Outcomes, at: usize| match &started {
+            None => true,
+            Some(started) => outcomes.statuses(started.clone())[at] == KeyStatus::Ok,
+        };
+        let sent = (0..range.len()).filter(|at| is_sent(&self.outcomes, *at)).count();
+        let fits = settled.statuses.len() == sent;
+        let mut statuses = settled.statuses.iter();
+        for at in 0..range.len() {
+            if is_sent(&self.outcomes, at) {
+                let status = statuses.next().copied().filter(|_| fits).unwrap_or(KeyStatus::Error);
+                self.outcomes.statuses_mut(range.clone())[at] = status;
+            }
+        }
+        if let Some(error) = &settled.error {
+            self.outcomes.set_error(event, error);
+        } else if !fits && !found.op().is_lifecycle() {
+            let error = format!("the reply has {} results for {sent} keys", settled.statuses.len());
+            self.outcomes.set_error(event, &error);
+        }
+        self.note_lifecycle(event, settled.error.is_none());
+        self.outcomes.finish(event, now_us, true);
+        self.release(event);
+    }
+
+    fn note_lifecycle(&mut self, event: u32, succeeded: bool) {
+        let found = self.trace.event(event);
+        match (found.op(), found.segment()) {
+            (Op::ReMountSegment, _) if succeeded => self.clients.set_registered(found.client()),
+            (Op::MountSegment, Some(segment)) if !succeeded => {
+                self.segments.remove(&segment);
+            }
+            (Op::UnmountSegment, Some(segment)) if succeeded => {
+                self.segments.remove(&segment);
+            }
+            _ => {}
+        }
+    }
+
+    /// An event ends without a reply: every key, of a call that was sent every key that was sent, has an error.
+    fn fail(&mut self, event: u32, error: &str, sent: bool) {
+        let found = self.trace.event(event);
+        let started = found.put_start().filter(|_| sent).map(|start| self.trace.event(start).key_range());
+        for (at, key) in found.key_range().enumerate() {
+            let skipped = started
+                .as_ref()
+                .is_some_and(|started| self.outcomes.statuses(started.clone())[at] != KeyStatus::Ok);
+            if !skipped {
+                self.outcomes.statuses_mut(key..key + 1)[0] = KeyStatus::Error;
+            }
+        }
+        self.outcomes.set_error(event, error);
+        self.note_lifecycle(event, false);
+        self.end(event, sent);
+    }
+
+    fn end(&mut self, event: u32, sent: bool) {
+        let now_us = self.now_us();
+        self.outcomes.finish(event, now_us, sent);
+        self.release(event);
+    }
+
+    fn release(&mut self, event: u32) {
+        self.finished += 1;
+        self.scheduler.finish(event);
+    }
+
+    /// Every call in flight on a connection that broke has failed.
+    fn check_broken(&mut self, index: usize) {
+        let lane = &mut self.lanes[index];
+        let Some(error) = lane.broken.clone().filter(|_| !lane.given_up) else { return };
+        lane.given_up = true;
+        self.report.broken_connections += 1;
+        let after_all = Instant::now() + self.options.call_timeout;
+        while let Some(ticket) = self.lanes[index].session.expire(after_all) {
+            let event = self.lanes[index].event_of(ticket);
+            self.fail(event, &error, true);
+        }
+    }
+}
+
+/// In the unversioned dialect every client has a call in flight.
+fn lane_limit(trace: &Trace, options: &ReplayOptions) -> u32 {
+    match trace.dialect() {
+        Dialect::Unversioned => u32::try_from(trace.clients()).unwrap_or(u32::MAX),
+        _ => options.in_flight.get(),
+    }
+}
+
+fn open_lanes(
+    trace: &Trace,
+    address: SocketAddr,
+    options: &ReplayOptions,
+) -> Result<Vec<TcpStream>, ReplayError> {
+    let count = options.connections.get().min(lane_limit(trace, options)).max(1);
+    let streams = (0..count).map(|_| lane::open(address, options.call_timeout));
+    Ok(streams.collect::<std::io::Result<Vec<TcpStream>>>()?)
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn clock_ns(clock: ClockId) -> u64 {
+    clock_gettime(clock).map_or(0, |time| nanoseconds(time.into()))
+}
+
+fn process_cpu_ns() -> u64 {
+    clock_ns(ClockId::CLOCK_PROCESS_CPUTIME_ID)
+}
+
+/// The instant on the clock that other processes can read too.
+fn monotonic_us(instant: Instant) -> u64 {
+    let (clock_us, now) = (clock_ns(ClockId::CLOCK_MONOTONIC) / 1_000, Instant::now());
+    let us = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+    match now.checked_duration_since(instant) {
+        Some(ago) => clock_us.saturating_sub(us(ago)),
+        None => clock_us.saturating_add(us(instant.duration_since(now))),
+    }
+}

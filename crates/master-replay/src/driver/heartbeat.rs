@@ -1,0 +1,330 @@
+//! Pings, from a thread and over connections of their own.
+
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+use master_wire::{ClientStatus, Dialect, Ping};
+use serde::{Deserialize, Serialize};
+
+use super::ReplayOptions;
+use super::call::describe;
+use super::clients::Clients;
+use super::lane::{self, Lane};
+use super::sleep::Sockets;
+use crate::outcome::Distribution;
+
+/// How long a stop may go unseen.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// What the heartbeats found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct HeartbeatSummary {
+    /// Logical clients.
+    pub clients: u64,
+    /// From the end of one sweep to the beginning of the next.
+    pub interval_ms: u64,
+    /// Connections.
+    pub workers: u32,
+    /// Pings.
+    pub rpc_calls: u64,
+    /// Pings between the beginning and the end of the replay.
+    pub calls_during_replay: u64,
+    /// Pings that failed, or found a client that the master does not know any more.
+    pub failed_calls: u64,
+    /// The first failure.
+    pub first_error: Option<String>,
+    /// From sending to reading the answer, to three digits.
+    pub client_call_latency_us: Distribution,
+}
+
+/// One ping.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Pinged {
+    /// The client's number.
+    pub client: u32,
+    /// When it was sent, after the replay's origin; negative before it.
+    pub start_us: i64,
+    /// When its answer was read.
+    pub finish_us: i64,
+    /// What went wrong; empty if nothing did.
+    pub error: String,
+}
+
+/// What the timed part and the heartbeats tell each other.
+#[derive(Debug, Default)]
+pub(super) struct Signals {
+    stop: AtomicBool,
+    pub(super) failed: AtomicBool,
+    /// Between the beginning and the end of the replay.
+    pub(super) replaying: AtomicBool,
+    pings: AtomicU64,
+    first_error: Mutex<Option<String>>,
+}
+
+impl Signals {
+    pub(super) fn first_error(&self) -> Option<String> {
+        self.first_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn fail(&self, error: &str) {
+        let mut first = self.first_error.lock().unwrap_or_else(PoisonError::into_inner);
+        first.get_or_insert_with(|| error.to_owned());
+        self.failed.store(true, Ordering::Release);
+    }
+}
+
+/// The running heartbeats.
+#[derive(Debug)]
+pub(super) struct Heartbeats {
+    pub(super) signals: Arc<Signals>,
+    thread: Option<JoinHandle<Found>>,
+}
+
+#[derive(Debug, Default)]
+struct Found {
+    rpc_calls: u64,
+    calls_during_replay: u64,
+    failed_calls: u64,
+    latencies: Option<Histogram<u64>>,
+    pings: Vec<(u32, Instant, Instant, String)>,
+}
+
+impl Heartbeats {
+    /// Starts them; clients that are not registered yet are pinged from the sweep after their registration.
+    pub(super) fn start(
+        clients: Arc<Clients>,
+        address: SocketAddr,
+        dialect: Dialect,
+        options: &ReplayOptions,
+        keep_pings: bool,
+    ) -> std::io::Result<Self> {
+        let count = u32::try_from(clients.len()).unwrap_or(u32::MAX).max(1);
+        let workers = options.heartbeat_workers.get().min(count);
+        let streams = (0..workers).map(|_| lane::open(address, options.call_timeout));
+        let streams = streams.collect::<std::io::Result<Vec<TcpStream>>>()?;
+        let signals = Arc::new(Signals::default());
+        let (seen, interval, timeout) =
+            (Arc::clone(&signals), options.heartbeat_interval, options.call_timeout);
+        let thread = thread::Builder::new().name("heartbeats".to_owned()).spawn(move || {
+            let mut sweeps = Sweeps {
+                clients: &clients,
+                signals: &seen,
+                interval,
+                timeout,
+                found: Found { latencies: Histogram::new(3).ok(), ..Found::default() },
+                keep_pings,
+            };
+            sweeps.run(&streams, dialect);
+            sweeps.found
+        })?;
+        Ok(Heartbeats { signals, thread: Some(thread) })
+    }
+
+    /// Stops them; a ping in flight is waited for.
+    pub(super) fn stop(
+        mut self,
+        options: &ReplayOptions,
+        clients: usize,
+        origin: Instant,
+    ) -> (HeartbeatSummary, Vec<Pinged>) {
+        self.signals.stop.store(true, Ordering::Release);
+        let found = self.thread.take().and_then(|thread| thread.join().ok()).unwrap_or_default();
+        let after = |instant: Instant| match instant.checked_duration_since(origin) {
+            Some(after) => i64::try_from(after.as_micros()).unwrap_or(i64::MAX),
+            None => -i64::try_from(origin.duration_since(instant).as_micros()).unwrap_or(i64::MAX),
+        };
+        let mut pings: Vec<Pinged> = found
+            .pings
+            .into_iter()
+            .map(|(client, start, finish, error)| Pinged {
+                client,
+                start_us: after(start),
+                finish_us: after(finish),
+                error,
+            })
+            .collect();
+        pings.sort_by_key(|ping| (ping.client, ping.start_us));
+        let count = clients as u64;
+        let summary = HeartbeatSummary {
+            clients: count,
+            interval_ms: u64::try_from(options.heartbeat_interval.as_millis()).unwrap_or(u64::MAX),
+            workers: options.heartbeat_workers.get().min(u32::try_from(count).unwrap_or(u32::MAX).max(1)),
+            rpc_calls: found.rpc_calls,
+            calls_during_replay: found.calls_during_replay,
+            failed_calls: found.failed_calls,
+            first_error: self.signals.first_error(),
+            client_call_latency_us: found.latencies.as_ref().map(percentiles).unwrap_or_default(),
+        };
+        (summary, pings)
+    }
+}
+
+impl Drop for Heartbeats {
+    fn drop(&mut self) {
+        self.signals.stop.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.take() {
+            // A panic there was printed; there is nothing to add to it.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn percentiles(latencies: &Histogram<u64>) -> Distribution {
+    if latencies.is_empty() {
+        return Distribution::default();
+    }
+    let at = |quantile| Some(latencies.value_at_quantile(quantile));
+    Distribution { p50: at(0.50), p95: at(0.95), p99: at(0.99), max: Some(latencies.max()) }
+}
+
+/// One connection's part of the clients: those whose number leaves this rest.
+struct Part {
+    lane: Lane,
+    first: u32,
+    /// The client to be pinged next.
+    at: u32,
+    next_sweep: Instant,
+    /// The client whose ping is in flight, and since when.
+    waiting: Option<(u32, Instant)>,
+}
+
+struct Sweeps<'s> {
+    clients: &'s Clients,
+    signals: &'s Signals,
+    interval: Duration,
+    timeout: Duration,
+    found: Found,
+    keep_pings: bool,
+}
+
+impl Sweeps<'_> {
+    fn run(&mut self, streams: &[TcpStream], dialect: Dialect) {
+        let mut sockets = Sockets::new(streams);
+        let now = Instant::now();
+        let part = |first: u32| Part {
+            lane: Lane::new(dialect, 1),
+            first,
+            at: first,
+            next_sweep: now,
+            waiting: None,
+        };
+        let mut parts: Vec<Part> = (0..).take(streams.len()).map(part).collect();
+        loop {
+            let stopping = self.signals.stop.load(Ordering::Acquire);
+            let mut next = Instant::now() + LOOK_EVERY;
+            for (part, stream) in parts.iter_mut().zip(streams) {
+                next = next.min(self.advance(part, stream, parts_step(streams.len()), stopping));
+            }
+            if stopping && parts.iter().all(|part| part.waiting.is_none()) {
+                return;
+            }
+            for (index, part) in parts.iter().enumerate() {
+                sockets.set(index, part.lane.wants_to_write(), part.lane.broken.is_some());
+            }
+            let time = next.saturating_duration_since(Instant::now());
+            if let Err(error) = sockets.wait(time) {
+                self.signals.fail(&format!("heartbeats cannot wait: {error}"));
+                return;
+            }
+        }
+    }
+
+    /// Does what a part can do now; says when it wants to be looked at again.
+    fn advance(&mut self, part: &mut Part, stream: &TcpStream, step: u32, stopping: bool) -> Instant {
+        let now = Instant::now();
+        if part.waiting.is_some() {
+            part.lane.write(stream);
+            part.lane.read(stream);
+            self.take_answer(part);
+        }
+        while part.waiting.is_none() && !stopping && part.lane.broken.is_none() && part.next_sweep <= now {
+            let Some(client) = self.next_client(part, step) else {
+                part.at = part.first;
+                part.next_sweep = Instant::now() + self.interval;
+                break;
+            };
+            self.ping(part, stream, client);
+        }
+        part.waiting.map_or(part.next_sweep.max(now), |(_, since)| since + self.timeout)
+    }
+
+    fn next_client(&self, part: &mut Part, step: u32) -> Option<u32> {
+        while (part.at as usize) < self.clients.len() {
+            let client = part.at;
+            part.at += step;
+            if self.clients.is_registered(client) {
+                return Some(client);
+            }
+        }
+        None
+    }
+
+    fn ping(&mut self, part: &mut Part, stream: &TcpStream, client: u32) {
+        let now = Instant::now();
+        self.found.rpc_calls += 1;
+        self.signals.pings.fetch_add(1, Ordering::Relaxed);
+        if self.signals.replaying.load(Ordering::Acquire) {
+            self.found.calls_during_replay += 1;
+        }
+        let call = Ping { client_id: self.clients.id(client) };
+        match part.lane.submit(&call, client, now + self.timeout) {
+            Ok(()) => {
+                part.waiting = Some((client, now));
+                part.lane.write(stream);
+            }
+            Err(error) => self.end(client, now, &describe(&error)),
+        }
+    }
+
+    fn take_answer(&mut self, part: &mut Part) {
+        let Some((client, since)) = part.waiting else { return };
+        let answered = match part.lane.session.next_reply() {
+            Ok(None) if part.lane.broken.is_some() => Some(part.lane.broken.clone().unwrap_or_default()),
+            Ok(None) if since.elapsed() >= self.timeout => {
+                part.lane.broken = Some("a ping was not answered in time".to_owned());
+                part.lane.broken.clone()
+            }
+            Ok(None) => None,
+            Ok(Some(arrived)) => Some(match arrived.decode::<Ping>() {
+                Ok(Ok(report)) if report.client_status == ClientStatus::OK => String::new(),
+                Ok(Ok(report)) => format!("the master answered {}", report.client_status),
+                Ok(Err(code)) => format!("the master answered {code}"),
+                Err(error) => describe(&error),
+            }),
+            Err(error) => {
+                let text = describe(&error);
+                part.lane.broken = Some(text.clone());
+                Some(text)
+            }
+        };
+        if let Some(error) = answered {
+            part.waiting = None;
+            self.end(client, since, &error);
+        }
+    }
+
+    fn end(&mut self, client: u32, since: Instant, error: &str) {
+        let now = Instant::now();
+        let latency = u64::try_from(now.duration_since(since).as_micros()).unwrap_or(u64::MAX);
+        if let Some(latencies) = &mut self.found.latencies {
+            latencies.saturating_record(latency);
+        }
+        if self.keep_pings {
+            self.found.pings.push((client, since, now, error.to_owned()));
+        }
+        if !error.is_empty() {
+            self.found.failed_calls += 1;
+            self.signals.fail(error);
+        }
+    }
+}
+
+fn parts_step(parts: usize) -> u32 {
+    u32::try_from(parts).unwrap_or(u32::MAX)
+}

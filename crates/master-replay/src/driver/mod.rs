@@ -1,0 +1,237 @@
+//! Sending a trace to a master.
+//!
+//! One thread does everything that is timed: it asks the scheduler what is due, writes requests to a few pipelined
+//! connections, sleeps until the next request is due or a reply arrives, and reads replies. Heartbeats have a thread
+//! and connections of their own.
+
+mod call;
+mod clients;
+mod engine;
+mod heartbeat;
+mod lane;
+mod sleep;
+
+use std::io;
+use std::net::SocketAddr;
+use std::num::{NonZeroU32, NonZeroU64};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::{Duration, Instant};
+
+use cpu_placement::CancelToken;
+use master_wire::{CallError, ConnectError, ConnectOptions, Connection};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::contract::Trace;
+use crate::outcome::Outcomes;
+use crate::schedule::{ScheduleError, Scheduler, Shares, Speed};
+
+pub use heartbeat::{HeartbeatSummary, Pinged};
+
+/// How a trace is replayed.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ReplayOptions {
+    /// The most calls in flight at once, whatever the number of clients.
+    pub in_flight: NonZeroU32,
+    /// Over how many connections; no more than calls in flight are used.
+    pub connections: NonZeroU32,
+    /// How much faster than recorded.
+    pub speed: Speed,
+    /// How long before an event is due the replayer stops sleeping and watches the clock; 0 never does.
+    pub spin: Duration,
+    /// How long replies may be left unread so that several are read at once. It happens only when as many calls are in
+    /// flight as may be and another is overdue, and the delay becomes part of the latencies measured.
+    pub max_read_delay: Duration,
+    /// The tenant of all calls.
+    pub tenant: String,
+    /// The segment that each client of a version 1 trace mounts.
+    pub segment_bytes: NonZeroU64,
+    /// From the end of one sweep of pings to the beginning of the next.
+    pub heartbeat_interval: Duration,
+    /// Over how many connections pings go.
+    pub heartbeat_workers: NonZeroU32,
+    /// How long a call may be unanswered.
+    pub call_timeout: Duration,
+    /// Which replayer of several this is.
+    pub shares: Option<(Arc<Shares>, u32)>,
+}
+
+impl Default for ReplayOptions {
+    fn default() -> Self {
+        ReplayOptions {
+            in_flight: NonZeroU32::new(16).unwrap_or(NonZeroU32::MIN),
+            connections: NonZeroU32::new(4).unwrap_or(NonZeroU32::MIN),
+            speed: Speed::ONE,
+            spin: Duration::from_micros(100),
+            max_read_delay: Duration::from_micros(500),
+            tenant: "default".to_owned(),
+            segment_bytes: NonZeroU64::new(64 << 20).unwrap_or(NonZeroU64::MIN),
+            heartbeat_interval: Duration::from_secs(1),
+            heartbeat_workers: NonZeroU32::new(16).unwrap_or(NonZeroU32::MIN),
+            call_timeout: Duration::from_secs(30),
+            shares: None,
+        }
+    }
+}
+
+/// Why a trace could not be replayed to its end. Calls that fail are no such error: they are in the outcomes.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ReplayError {
+    /// An event is due at no time a clock can tell.
+    #[error(transparent)]
+    Schedule(#[from] ScheduleError),
+    /// The master cannot be connected to.
+    #[error("connect to the master at {address}")]
+    Connect {
+        /// Where.
+        address: SocketAddr,
+        /// Why.
+        source: Box<ConnectError>,
+    },
+    /// A client could not be registered before the replay.
+    #[error("register the client {client}")]
+    Register {
+        /// Which one.
+        client: String,
+        /// Why.
+        source: Box<CallError>,
+    },
+    /// The master refused to register a client before the replay.
+    #[error("register the client {client}: the master answered {code}")]
+    Refused {
+        /// Which one.
+        client: String,
+        /// What the master said.
+        code: String,
+    },
+    /// The system refused a thread or a wait.
+    #[error("wait for the master's replies")]
+    System(#[from] io::Error),
+    /// The replay was asked to stop.
+    #[error("finish the replay: it was asked to stop after {finished} of {events} events")]
+    Cancelled {
+        /// Events that had finished.
+        finished: u64,
+        /// Events of the trace.
+        events: u64,
+    },
+}
+
+/// What the replayer itself did, which says whether its own times can be trusted.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct EngineReport {
+    /// Processor time of the timed part, all threads of the process.
+    pub cpu_ns: u64,
+    /// Time spent watching the clock instead of sleeping; part of the processor time.
+    pub spin_ns: u64,
+    /// How often it slept.
+    pub sleeps: u64,
+    /// How often sockets were read.
+    pub reads: u64,
+    /// How often sockets were written.
+    pub writes: u64,
+    /// How often replies were left unread on purpose.
+    pub read_delays: u64,
+    /// The longest time for which they were.
+    pub read_delay_max_us: u64,
+    /// All those times together.
+    pub read_delay_total_us: u64,
+    /// Time during which as many calls were in flight as may be and another was overdue.
+    pub saturated_us: u64,
+    /// Connections that broke.
+    pub broken_connections: u64,
+}
+
+/// A replay that came to its end.
+#[derive(Debug)]
+#[must_use = "the outcomes say what became of every call"]
+#[non_exhaustive]
+pub struct Replayed {
+    /// What became of every event.
+    pub outcomes: Outcomes,
+    /// The replay's origin on the monotonic clock.
+    pub origin_monotonic_us: u64,
+    /// What the heartbeats found.
+    pub heartbeats: HeartbeatSummary,
+    /// Every ping, for a dialect whose outputs list them.
+    pub pings: Vec<Pinged>,
+    /// What the replayer itself did.
+    pub engine: EngineReport,
+    /// Segments that were still mounted at the end and could not be unmounted.
+    pub left_mounted: u64,
+}
+
+/// What a replay tells while it runs.
+#[derive(Debug, Default)]
+pub struct Progress {
+    /// Events that have finished.
+    pub finished: AtomicU64,
+}
+
+/// When the replay begins, and when each later phase does: for one replayer alone, at once.
+pub trait Barrier {
+    /// The replayer is ready: gives the instant of the origin, perhaps a little ahead.
+    ///
+    /// # Errors
+    ///
+    /// The others are gone.
+    fn origin(&mut self) -> io::Result<Instant>;
+
+    /// The replayer has finished a phase: gives the next one's origin in µs after the replay's, once all have.
+    ///
+    /// # Errors
+    ///
+    /// The others are gone.
+    fn next_phase(&mut self, now_us: u64) -> io::Result<u64>;
+}
+
+/// One replayer alone.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Alone;
+
+impl Barrier for Alone {
+    fn origin(&mut self) -> io::Result<Instant> {
+        Ok(Instant::now())
+    }
+
+    fn next_phase(&mut self, now_us: u64) -> io::Result<u64> {
+        Ok(now_us)
+    }
+}
+
+/// Replays a trace against the master at this address and waits until every event has finished.
+///
+/// # Errors
+///
+/// The replay could not begin, or was cancelled. What becomes of single calls is in the outcomes.
+pub fn replay(
+    trace: &Trace,
+    address: SocketAddr,
+    options: &ReplayOptions,
+    barrier: &mut dyn Barrier,
+    progress: &Progress,
+    cancel: &CancelToken,
+) -> Result<Replayed, ReplayError> {
+    let mut scheduler = Scheduler::new(trace, options.speed, options.in_flight)?;
+    if let Some((shares, shard)) = &options.shares {
+        scheduler = scheduler.of_shard(shares, *shard);
+    }
+    let dialect = connect(address, options, None)?.dialect();
+    engine::Engine::run(trace, scheduler, address, dialect, options, barrier, progress, cancel)
+}
+
+fn connect(
+    address: SocketAddr,
+    options: &ReplayOptions,
+    dialect: Option<master_wire::Dialect>,
+) -> Result<Connection, ReplayError> {
+    let mut connect = ConnectOptions::default();
+    connect.dialect = dialect;
+    connect.call_timeout = options.call_timeout;
+    Connection::connect(address, &connect)
+        .map_err(|source| ReplayError::Connect { address, source: Box::new(source) })
+}

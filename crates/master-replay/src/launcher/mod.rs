@@ -1,0 +1,846 @@
+//! A fresh master, a replayer beside it, and what both did.
+
+mod drive;
+mod master;
+mod metrics;
+mod network;
+mod watch;
+mod window;
+
+use std::fs;
+use std::io::{self, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use canonical_json::Sha256;
+use cpu_placement::{CancelToken, CpuSet, Finished, Outcome, Output, Run, Running, SpawnError, Topology};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use thiserror::Error;
+
+use crate::contract::{Phase, TraceError};
+use crate::outcome::OutputError;
+use crate::schedule::{ScheduleError, Speed, SpeedError};
+
+use master::Program;
+use watch::{Recorder, is_alive};
+use window::{Evidence, Window};
+
+pub use drive::{Drive, DriveError, DriveOptions, ReplayReport};
+pub use window::{Saturated, Saturation, WorkloadProcess};
+
+/// Which master is replayed against.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MasterSource {
+    /// A fresh one of this executable.
+    Elf(PathBuf),
+    /// A fresh one of the package in this Python environment.
+    PythonEnv(PathBuf),
+    /// One that runs already and is never stopped.
+    Running {
+        /// Its RPC address.
+        address: SocketAddr,
+        /// Its metrics, by which it is known whether it is fresh.
+        metrics: Option<SocketAddr>,
+        /// Whether it may hold objects or clients, or be one of which that is not known.
+        may_be_used: bool,
+    },
+}
+
+/// Settings of a fresh master that experiments change; nothing leaves the master's own default.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct MasterSettings {
+    /// The part of the capacity above which it evicts.
+    pub eviction_high_watermark_ratio: Option<f64>,
+    /// The part of the objects that it evicts at once.
+    pub eviction_ratio: Option<f64>,
+    /// After how long an unfinished write may be taken over.
+    pub put_start_discard_timeout_sec: Option<u64>,
+    /// After how long an unfinished write is dropped.
+    pub put_start_release_timeout_sec: Option<u64>,
+    /// After how long without a ping a client is given up.
+    pub client_ttl_sec: Option<u64>,
+    /// How long a read protects an object from removal and eviction.
+    pub default_kv_lease_ttl_ms: u64,
+}
+
+impl MasterSettings {
+    fn check(&self) -> Result<(), LaunchError> {
+        let ratios = [
+            ("eviction-high-watermark-ratio", self.eviction_high_watermark_ratio),
+            ("eviction-ratio", self.eviction_ratio),
+        ];
+        for (name, ratio) in ratios {
+            if let Some(ratio) = ratio.filter(|ratio| !(0.0..=1.0).contains(ratio)) {
+                return Err(LaunchError::Option { name, why: format!("{ratio} is not within 0 and 1") });
+            }
+        }
+        let discard = self.put_start_discard_timeout_sec.unwrap_or(30);
+        let release = self.put_start_release_timeout_sec.unwrap_or(600);
+        if release <= discard {
+            let why = format!("{release} s does not exceed the discard timeout, {discard} s");
+            return Err(LaunchError::Option { name: "put-start-release-timeout-sec", why });
+        }
+        Ok(())
+    }
+
+    fn flags(&self) -> Vec<String> {
+        let mut flags = vec![format!("--default_kv_lease_ttl={}", self.default_kv_lease_ttl_ms)];
+        let mut add = |name: &str, value: Option<String>| {
+            flags.extend(value.map(|value| format!("--{name}={value}")));
+        };
+        let ratio = |ratio: Option<f64>| ratio.map(|ratio| ratio.to_string());
+        let seconds = |seconds: Option<u64>| seconds.map(|seconds| seconds.to_string());
+        add("eviction_high_watermark_ratio", ratio(self.eviction_high_watermark_ratio));
+        add("eviction_ratio", ratio(self.eviction_ratio));
+        add("put_start_discard_timeout_sec", seconds(self.put_start_discard_timeout_sec));
+        add("put_start_release_timeout_sec", seconds(self.put_start_release_timeout_sec));
+        add("client_ttl", seconds(self.client_ttl_sec));
+        flags
+    }
+}
+
+/// A launch: a trace, a master, a replayer, and where the outputs go.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Launch {
+    /// The trace.
+    pub trace: PathBuf,
+    /// The master.
+    pub master: MasterSource,
+    /// The folder of the outputs; it must not exist.
+    pub out: PathBuf,
+    /// The program of the replayer: started with `drive` and a [`Drive`] as JSON.
+    pub replayer: PathBuf,
+    /// How the trace is replayed.
+    pub options: DriveOptions,
+    /// The CPUs of the master; nothing leaves those of the caller.
+    pub master_cpus: Option<CpuSet>,
+    /// The CPUs of the replayer; nothing leaves those of the caller.
+    pub replay_cpus: Option<CpuSet>,
+    /// The master's RPC threads.
+    pub rpc_threads: u32,
+    /// Other settings of the master.
+    pub settings: MasterSettings,
+    /// How often processes and metrics are looked at.
+    pub sample_interval: Duration,
+    /// How long the replay may take.
+    pub timeout: Duration,
+    /// Whether a run without an eviction in its workload fails.
+    pub require_eviction: bool,
+    /// The allocator that the master must have loaded.
+    pub require_allocator: Option<String>,
+    /// Whether a master may serve its metrics to the whole network.
+    pub allow_open_metrics: bool,
+    /// Whether a private network is tried.
+    pub private_network: bool,
+}
+
+impl Launch {
+    /// A launch with default options.
+    #[must_use]
+    pub fn new(
+        trace: impl Into<PathBuf>,
+        master: MasterSource,
+        out: impl Into<PathBuf>,
+        replayer: impl Into<PathBuf>,
+    ) -> Self {
+        Launch {
+            trace: trace.into(),
+            master,
+            out: out.into(),
+            replayer: replayer.into(),
+            options: DriveOptions::default(),
+            master_cpus: None,
+            replay_cpus: None,
+            rpc_threads: 4,
+            settings: MasterSettings::default(),
+            sample_interval: Duration::from_millis(200),
+            timeout: Duration::from_secs(600),
+            require_eviction: false,
+            require_allocator: None,
+            allow_open_metrics: false,
+            private_network: true,
+        }
+    }
+}
+
+/// Why a launch has no result, or a bad one.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum LaunchError {
+    /// An option makes no sense.
+    #[error("use the option {name}: {why}")]
+    Option {
+        /// The option.
+        name: &'static str,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The speed is none.
+    #[error(transparent)]
+    Speed(#[from] SpeedError),
+    /// The trace cannot be read, or is not valid.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    /// The trace cannot be scheduled.
+    #[error(transparent)]
+    Schedule(#[from] ScheduleError),
+    /// The trace has nothing to measure.
+    #[error("measure a trace without workload events")]
+    NoWorkload,
+    /// The CPUs cannot be used.
+    #[error("place master and replayer: {why}")]
+    Placement {
+        /// Why not.
+        why: String,
+    },
+    /// There is no master to start.
+    #[error("find a master at {}", path.display())]
+    MasterMissing {
+        /// Where it was looked for.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The program has none of a master's flags.
+    #[error("ask the program for its flags: it has none of a master's ({outcome}: {last})")]
+    NotAMaster {
+        /// How it ended.
+        outcome: String,
+        /// The last line it wrote.
+        last: String,
+    },
+    /// The master cannot keep its metrics on loopback, and there is no private network.
+    #[error(
+        "keep the master's metrics on this machine: it has no flag metrics_host, and a private network is not possible here ({why})"
+    )]
+    OpenMetrics {
+        /// Why there is no private network.
+        why: String,
+    },
+    /// A process could not be started.
+    #[error("start the {what}")]
+    Start {
+        /// Which.
+        what: &'static str,
+        /// Why not.
+        source: SpawnError,
+    },
+    /// The folder of the outputs cannot be made.
+    #[error("create the folder {}", path.display())]
+    OutFolder {
+        /// The folder.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The system refused something.
+    #[error("{what}")]
+    System {
+        /// What was done.
+        what: &'static str,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// An output cannot be written.
+    #[error(transparent)]
+    Output(#[from] OutputError),
+    /// The master did not become ready.
+    #[error("wait for the master: {why}")]
+    NotReady {
+        /// Why not.
+        why: String,
+    },
+    /// The running master is not fresh.
+    #[error("use the master at {address}: {why}")]
+    NotFresh {
+        /// Where it is.
+        address: SocketAddr,
+        /// What it holds, or why that is not known.
+        why: String,
+    },
+    /// The master has another allocator than it must have.
+    #[error("accept the master's allocator: {found} is loaded, {wanted} is required")]
+    Allocator {
+        /// What was found.
+        found: String,
+        /// What was asked for.
+        wanted: String,
+    },
+    /// The master ended while it was needed.
+    #[error("keep the master running: it ended during the replay")]
+    MasterEnded,
+    /// The replay took too long.
+    #[error("finish the replay within {limit_s} s")]
+    TimedOut {
+        /// How long it might have taken.
+        limit_s: u64,
+    },
+    /// The replayer has no report.
+    #[error("read the replayer's report: it ended with {outcome}; {last}")]
+    NoReport {
+        /// How it ended.
+        outcome: String,
+        /// The last line it wrote.
+        last: String,
+    },
+    /// Somebody asked to stop.
+    #[error("finish the run: it was asked to stop")]
+    Cancelled,
+}
+
+/// What a launch came to; all of it is in `result.json`.
+#[derive(Debug)]
+#[must_use = "a launch may have failed"]
+#[non_exhaustive]
+pub struct Launched {
+    /// Whether replay, heartbeats and assertions all succeeded.
+    pub success: bool,
+    /// The contents of `result.json`.
+    pub result: Value,
+    /// The replayer's report.
+    pub report: Box<ReplayReport>,
+    /// Who was the bottleneck.
+    pub saturation: Saturation,
+}
+
+/// How long a master may take until it answers.
+const READY_WITHIN: Duration = Duration::from_secs(30);
+
+/// Between two looks at a master that is not ready.
+const READY_LOOK: Duration = Duration::from_millis(50);
+
+/// How long a process has between SIGTERM and SIGKILL.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// How often a lost race for a port is repeated.
+const PORT_ATTEMPTS: u32 = 5;
+
+/// How often a cancellation is looked for.
+const LOOK: Duration = Duration::from_millis(50);
+
+impl Launch {
+    /// Starts a master, replays the trace against it, stops it, and writes all about it.
+    ///
+    /// The calling thread, and with it everything it starts from then on, is moved into a private network where that
+    /// is possible: give the launch a thread of its own.
+    ///
+    /// # Errors
+    ///
+    /// There is no report. Where the folder of the outputs was made, its `result.json` says why.
+    pub fn run(&self, cancel: &CancelToken) -> Result<Launched, LaunchError> {
+        self.settings.check()?;
+        self.check_placement()?;
+        self.check_trace(cancel)?;
+        let program = self.program()?;
+        create_folder(&self.out)?;
+        let out = fs::canonicalize(&self.out)
+            .map_err(|source| LaunchError::OutFolder { path: self.out.clone(), source })?;
+        let launched = Session { launch: self, out: &out, cancel }.run(program.as_ref());
+        if let Err(error) = &launched {
+            let result = json!({ "success": false, "error": describe(error) });
+            write_json(&out.join("result.json"), &result)?;
+        }
+        launched
+    }
+
+    fn check_placement(&self) -> Result<(), LaunchError> {
+        let error = |why: String| Err(LaunchError::Placement { why });
+        let sets = [("master", &self.master_cpus), ("replayer", &self.replay_cpus)];
+        if let (Some(master), Some(replayer)) = (&self.master_cpus, &self.replay_cpus)
+            && !master.is_disjoint(replayer)
+        {
+            return error(format!("CPUs {} are given to both", master.intersection(replayer)));
+        }
+        if sets.iter().all(|(_, set)| set.is_none()) {
+            return Ok(());
+        }
+        let topology = Topology::read().map_err(|error| LaunchError::Placement { why: error.to_string() })?;
+        for (name, set) in sets {
+            let Some(set) = set else { continue };
+            let missing = set.difference(&topology.allowed);
+            if set.is_empty() || !missing.is_empty() {
+                return error(format!("CPUs {missing} of the {name} may not be used here"));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_trace(&self, cancel: &CancelToken) -> Result<(), LaunchError> {
+        let speed = Speed::new(self.options.speed)?;
+        let trace = match drive::open_trace(&self.trace, cancel) {
+            Err(TraceError::Read(_)) if cancel.is_cancelled() => return Err(LaunchError::Cancelled),
+            trace => trace?,
+        };
+        trace.check_schedulable(speed)?;
+        if trace.phase_range(Phase::Workload).is_empty() { Err(LaunchError::NoWorkload) } else { Ok(()) }
+    }
+
+    fn program(&self) -> Result<Option<Program>, LaunchError> {
+        match &self.master {
+            MasterSource::Elf(path) => Program::elf(path).map(Some),
+            MasterSource::PythonEnv(folder) => Program::in_python_env(folder).map(Some),
+            MasterSource::Running { .. } => Ok(None),
+        }
+    }
+}
+
+fn create_folder(path: &Path) -> Result<(), LaunchError> {
+    let error = |source| LaunchError::OutFolder { path: path.to_owned(), source };
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent).map_err(error)?;
+    }
+    fs::create_dir(path).map_err(error)
+}
+
+fn system(what: &'static str) -> impl FnOnce(io::Error) -> LaunchError {
+    move |source| LaunchError::System { what, source }
+}
+
+fn write_json(path: &Path, value: &Value) -> Result<(), OutputError> {
+    drive::write_file(path, |out| {
+        serde_json::to_writer_pretty(&mut *out, value)?;
+        out.write_all(b"\n")
+    })
+}
+
+/// A master that answers.
+struct Ready {
+    running: Option<Running>,
+    rpc: SocketAddr,
+    metrics: Option<SocketAddr>,
+    allocator: Option<Value>,
+}
+
+impl Ready {
+    fn pid(&self) -> Option<u32> {
+        self.running.as_ref().map(Running::pid)
+    }
+}
+
+/// A launch whose folder is there.
+struct Session<'s> {
+    launch: &'s Launch,
+    out: &'s Path,
+    cancel: &'s CancelToken,
+}
+
+impl Session<'_> {
+    fn run(&self, program: Option<&Program>) -> Result<Launched, LaunchError> {
+        let mut ready = match program {
+            Some(program) => self.start_master(program)?,
+            None => self.connect()?,
+        };
+        let outcome = self.replay(&ready);
+        let stopped = ready.running.take().map(stop);
+        let (recorder, finished, after) = outcome?;
+        self.conclude(&ready, &recorder, &finished, after, stopped.as_ref())
+    }
+
+    fn start_master(&self, program: &Program) -> Result<Ready, LaunchError> {
+        let private = match self.launch.private_network {
+            true => network::enter_private().map_err(|error| error.to_string()),
+            false => Err("it was not wanted".to_owned()),
+        };
+        let scratch = tempfile::tempdir().map_err(system("make a temporary folder"))?;
+        let keeps_metrics = program.has_flag("metrics_host", scratch.path(), self.cancel)?;
+        if let Err(why) = &private
+            && !keeps_metrics
+            && !self.launch.allow_open_metrics
+        {
+            return Err(LaunchError::OpenMetrics { why: why.clone() });
+        }
+        let mut attempt = 1;
+        loop {
+            let [rpc, metrics] = network::free_ports().map_err(system("find free ports"))?;
+            let arguments = self.master_arguments(rpc, metrics, keeps_metrics);
+            self.write_manifest(program, &arguments, &private)?;
+            match self.try_master(program, &arguments, rpc, metrics) {
+                Err(LaunchError::NotReady { why })
+                    if private.is_err() && attempt < PORT_ATTEMPTS && lost(&why) =>
+                {
+                    attempt += 1;
+                }
+                ready => return ready,
+            }
+        }
+    }
+
+    fn master_arguments(&self, rpc: u16, metrics: u16, keeps_metrics: bool) -> Vec<String> {
+        let mut arguments = vec![
+            format!("--rpc_port={rpc}"),
+            "--rpc_address=127.0.0.1".to_owned(),
+            format!("--rpc_thread_num={}", self.launch.rpc_threads),
+            format!("--metrics_port={metrics}"),
+            "--enable_metric_reporting=true".to_owned(),
+            "--logtostderr=1".to_owned(),
+        ];
+        if keeps_metrics {
+            arguments.push("--metrics_host=127.0.0.1".to_owned());
+        }
+        arguments.extend(self.launch.settings.flags());
+        arguments
+    }
+
+    fn try_master(
+        &self,
+        program: &Program,
+        arguments: &[String],
+        rpc: u16,
+        metrics: u16,
+    ) -> Result<Ready, LaunchError> {
+        let log = Output::File(self.out.join("master.log"));
+        let mut run = Run::new(&program.path).args(arguments).cwd(self.out).stdout(log.clone()).stderr(log);
+        run = run.grace(GRACE);
+        run.env = program.environment();
+        run.cpus.clone_from(&self.launch.master_cpus);
+        let running = run.start().map_err(|source| LaunchError::Start { what: "master", source })?;
+        let address = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let mut ready =
+            Ready { running: None, rpc: address(rpc), metrics: Some(address(metrics)), allocator: None };
+        // On an error the master is dropped, which kills it.
+        self.wait_until_ready(running.pid(), &ready)?;
+        ready.allocator = Some(self.check_allocator(running.pid())?);
+        ready.running = Some(running);
+        Ok(ready)
+    }
+
+    fn wait_until_ready(&self, pid: u32, ready: &Ready) -> Result<(), LaunchError> {
+        let deadline = Instant::now() + READY_WITHIN;
+        let not_ready = |why: &str| Err(LaunchError::NotReady { why: why.to_owned() });
+        loop {
+            if self.cancel.is_cancelled() {
+                return Err(LaunchError::Cancelled);
+            }
+            if !is_alive(pid) {
+                let last = last_line(&self.out.join("master.log"));
+                return Err(LaunchError::NotReady { why: format!("{ENDED}: {last}") });
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return not_ready("it did not answer in time");
+            }
+            if self.answers(ready, left.min(Duration::from_secs(1))) {
+                break;
+            }
+            std::thread::sleep(READY_LOOK);
+        }
+        for address in [Some(ready.rpc), ready.metrics].into_iter().flatten() {
+            let ours =
+                network::listens(pid, address.port()).map_err(system("look at the master's sockets"))?;
+            if !ours {
+                return not_ready(&format!("{ANOTHER} {address}"));
+            }
+        }
+        Ok(())
+    }
+
+    fn answers(&self, ready: &Ready, timeout: Duration) -> bool {
+        let metrics = ready.metrics.is_none_or(|address| metrics::fetch(address, timeout).is_ok());
+        metrics && TcpStream::connect_timeout(&ready.rpc, timeout).is_ok()
+    }
+
+    fn check_allocator(&self, pid: u32) -> Result<Value, LaunchError> {
+        let (name, file) = master::allocator(pid).map_err(system("read the master's memory map"))?;
+        match &self.launch.require_allocator {
+            Some(wanted) if *wanted != name => {
+                Err(LaunchError::Allocator { found: name, wanted: wanted.clone() })
+            }
+            _ => Ok(json!({ "name": name, "library": file })),
+        }
+    }
+
+    /// A master that runs already: only looked at.
+    fn connect(&self) -> Result<Ready, LaunchError> {
+        let MasterSource::Running { address, metrics, may_be_used } = self.launch.master else {
+            return Err(LaunchError::NotReady { why: "there is no master".to_owned() });
+        };
+        let not_fresh = |why: String| LaunchError::NotFresh { address, why };
+        match metrics {
+            _ if may_be_used => {}
+            None => {
+                let why = "without its metrics it is not known whether it holds objects or clients";
+                return Err(not_fresh(why.to_owned()));
+            }
+            Some(metrics) => {
+                let text = metrics::fetch(metrics, Duration::from_secs(5));
+                let values =
+                    metrics::values(&text.map_err(|error| not_fresh(format!("its metrics: {error}")))?);
+                for gauge in ["master_key_count", "master_active_clients", "master_total_capacity_bytes"] {
+                    if let Some(value) = values.get(gauge).filter(|value| **value > 0.0) {
+                        return Err(not_fresh(format!("its {gauge} is {value}")));
+                    }
+                }
+            }
+        }
+        self.write_connect_manifest()?;
+        Ok(Ready { running: None, rpc: address, metrics, allocator: None })
+    }
+
+    /// Runs the replayer and looks at everything meanwhile.
+    fn replay(&self, ready: &Ready) -> Result<(Recorder, Finished, Value), LaunchError> {
+        let before = self.scrape(ready, "metrics-before.prom")?;
+        drop(before);
+        let mut recorder = Recorder::create(self.out).map_err(system("create the files of samples"))?;
+        let log = Output::File(self.out.join("replayer.log"));
+        let drive = Drive {
+            trace: fs::canonicalize(&self.launch.trace).map_err(system("find the trace"))?,
+            address: ready.rpc,
+            out: self.out.to_owned(),
+            options: self.launch.options.clone(),
+        };
+        let drive =
+            serde_json::to_string(&drive).map_err(|error| system("describe the replay")(error.into()))?;
+        let mut run = Run::new(&self.launch.replayer).arg("drive").arg(drive);
+        run = run.stdout(log.clone()).stderr(log).grace(GRACE);
+        run.env = std::env::vars_os().collect();
+        run.cpus.clone_from(&self.launch.replay_cpus);
+        let running = run.start().map_err(|source| LaunchError::Start { what: "replayer", source })?;
+        let pids = json!({ "master": ready.pid(), "replayer": running.pid() });
+        write_json(&self.out.join("pids.json"), &pids)?;
+        let watched = self.watch(ready, running.pid(), &mut recorder);
+        let finished = match &watched {
+            // It has ended by itself and only waits to be collected.
+            Ok(()) => running.wait(&CancelToken::new()),
+            Err(_) => running.wait(&cancelled()),
+        };
+        recorder.flush().map_err(system("write the samples"))?;
+        watched?;
+        let finished = finished.map_err(|source| LaunchError::Start { what: "replayer", source })?;
+        let after = self.scrape(ready, "metrics-after.prom")?;
+        Ok((recorder, finished, after))
+    }
+
+    fn watch(&self, ready: &Ready, replayer: u32, recorder: &mut Recorder) -> Result<(), LaunchError> {
+        let begun = Instant::now();
+        let mut pids = vec![("replayer", replayer)];
+        pids.extend(ready.pid().map(|pid| ("master", pid)));
+        let scrape_within = self.launch.sample_interval.min(Duration::from_secs(1));
+        let mut next = begun;
+        while is_alive(replayer) {
+            if self.cancel.is_cancelled() {
+                return Err(LaunchError::Cancelled);
+            }
+            if begun.elapsed() > self.launch.timeout {
+                return Err(LaunchError::TimedOut { limit_s: self.launch.timeout.as_secs() });
+            }
+            if ready.pid().is_some_and(|pid| !is_alive(pid)) {
+                return Err(LaunchError::MasterEnded);
+            }
+            if Instant::now() >= next {
+                next = Instant::now() + self.launch.sample_interval;
+                recorder.sample(&pids, ready.metrics, scrape_within).map_err(system("write the samples"))?;
+            }
+            std::thread::sleep(next.saturating_duration_since(Instant::now()).min(LOOK));
+        }
+        Ok(())
+    }
+
+    fn scrape(&self, ready: &Ready, file: &str) -> Result<Value, LaunchError> {
+        let Some(address) = ready.metrics else { return Ok(Value::Null) };
+        let text =
+            metrics::fetch(address, Duration::from_secs(5)).map_err(system("fetch the master's metrics"))?;
+        drive::write_file(&self.out.join(file), |out| out.write_all(text.as_bytes()))?;
+        Ok(json!(metrics::values(&text)))
+    }
+
+    fn conclude(
+        &self,
+        ready: &Ready,
+        recorder: &Recorder,
+        finished: &Finished,
+        after: Value,
+        stopped: Option<&Result<Finished, SpawnError>>,
+    ) -> Result<Launched, LaunchError> {
+        let report = self.read_report(finished)?;
+        let no_report = || LaunchError::NoWorkload;
+        let (start_us, finish_us) = report.workload_us().ok_or_else(no_report)?;
+        let window = window_of(&report, start_us, finish_us);
+        let (evictions, evicted) = window::evictions(&recorder.metrics, window);
+        let process = |name| window::process(&recorder.processes, name, window);
+        let (master, replayer) = (process("master"), process("replayer"));
+        let saturation = self.judge(&report, master, replayer, finish_us - start_us);
+        let exit_code = match finished.outcome {
+            Outcome::Exited(code) => json!(code),
+            other => json!(format!("{other:?}")),
+        };
+        let met = !self.launch.require_eviction || evicted;
+        let success = finished.outcome.is_success() && report.is_success() && met;
+        let result = json!({
+            "success": success,
+            "replayer_exit_code": exit_code,
+            "master_stopped": stopped.map(describe_stop),
+            "master_allocator": ready.allocator,
+            "store_after_replay": after,
+            "store_workload_sampled_peak": window::sampled_peak(&recorder.metrics, window),
+            "workload_evictions": evictions,
+            "eviction_requirement_met": met,
+            "workload_process": { "master": master, "replayer": replayer },
+            "workload_monotonic_window_s": [window.start_s, window.finish_s],
+            "saturation": saturation,
+            "traffic": report.traffic,
+            "own_lag_us": report.own_lag_us,
+            "replayer": report.replayer,
+            "heartbeats": report.heartbeats,
+            "errors": report.errors,
+            "phases": report.summary.phases,
+        });
+        write_json(&self.out.join("result.json"), &result)?;
+        Ok(Launched { success, result, report: Box::new(report), saturation })
+    }
+
+    fn read_report(&self, finished: &Finished) -> Result<ReplayReport, LaunchError> {
+        let text = fs::read(self.out.join("replay.json"));
+        let report = text.ok().and_then(|text| serde_json::from_slice(&text).ok());
+        report.ok_or_else(|| LaunchError::NoReport {
+            outcome: format!("{:?}", finished.outcome),
+            last: last_line(&self.out.join("replayer.log")),
+        })
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "parts of a duration")]
+    fn judge(
+        &self,
+        report: &ReplayReport,
+        master: WorkloadProcess,
+        replayer: WorkloadProcess,
+        duration_us: u64,
+    ) -> Saturation {
+        let cpus = self.launch.master_cpus.as_ref().map_or(usize::MAX, CpuSet::len);
+        let threads = cpus.min(self.launch.rpc_threads as usize);
+        let duration_ns = (duration_us as f64 * 1_000.0).max(1.0);
+        Saturation::judge(&Evidence {
+            lag_p99_us: report.own_lag_us.p99.unwrap_or(0),
+            duration_us,
+            saturated_us: report.replayer.saturated_us,
+            // Sampled where the workload is long enough, else as the replayer counted it itself.
+            replayer_cores: replayer.mean_cpu_cores.or(Some(
+                report.replayer.cpu_ns as f64 / (report.summary.elapsed_us as f64 * 1_000.0).max(1.0),
+            )),
+            spin_cores: report.replayer.spin_ns as f64 / duration_ns,
+            master_cores: master.mean_cpu_cores,
+            master_threads: threads as f64,
+        })
+    }
+
+    fn write_manifest(
+        &self,
+        program: &Program,
+        arguments: &[String],
+        private: &Result<(), String>,
+    ) -> Result<(), LaunchError> {
+        let master = json!({
+            "master_command": std::iter::once(base_name(&program.path)).chain(arguments.iter().cloned()).collect::<Vec<_>>(),
+            "private_network": private.is_ok(),
+            "binary_sha256": { "master": sha256(&program.path)?, "replayer": sha256(&self.launch.replayer)? },
+        });
+        self.write_manifest_with(master)
+    }
+
+    fn write_connect_manifest(&self) -> Result<(), LaunchError> {
+        self.write_manifest_with(json!({
+            "master_command": null,
+            "private_network": false,
+            "binary_sha256": { "master": null, "replayer": sha256(&self.launch.replayer)? },
+        }))
+    }
+
+    fn write_manifest_with(&self, mut manifest: Value) -> Result<(), LaunchError> {
+        let launch = self.launch;
+        let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let common = json!({
+            "schema": "kvrp.master-replay-manifest.v1",
+            "trace": base_name(&launch.trace),
+            "trace_sha256": sha256(&launch.trace)?,
+            "replay_command": [base_name(&launch.replayer), "drive"],
+            "platform": format!("{}-{}", std::env::consts::OS, std::env::consts::ARCH),
+            "cpu_count": std::thread::available_parallelism().map_or(1, usize::from),
+            "started_unix_s": started.as_secs(),
+            "payload": "metadata_only",
+            "parameters": {
+                "replay": launch.options,
+                "master_cpus": launch.master_cpus,
+                "replay_cpus": launch.replay_cpus,
+                "rpc_threads": launch.rpc_threads,
+                "master": launch.settings,
+                "sample_interval_s": launch.sample_interval.as_secs_f64(),
+                "timeout_s": launch.timeout.as_secs_f64(),
+                "require_eviction": launch.require_eviction,
+                "require_allocator": launch.require_allocator,
+                "allow_open_metrics": launch.allow_open_metrics,
+            },
+        });
+        if let (Some(manifest), Value::Object(common)) = (manifest.as_object_mut(), common) {
+            manifest.extend(common);
+        }
+        Ok(write_json(&self.out.join("manifest.json"), &manifest)?)
+    }
+}
+
+const ENDED: &str = "it ended before it was ready";
+const ANOTHER: &str = "another process listens on";
+
+/// Whether a master was not ready because somebody else had its port.
+fn lost(why: &str) -> bool {
+    why.starts_with(ANOTHER) || why.starts_with(ENDED) && why.contains("ddress already in use")
+}
+
+fn cancelled() -> CancelToken {
+    let token = CancelToken::new();
+    token.cancel();
+    token
+}
+
+/// SIGTERM, and SIGKILL when that does not help.
+fn stop(running: Running) -> Result<Finished, SpawnError> {
+    running.wait(&cancelled())
+}
+
+fn describe_stop(stopped: &Result<Finished, SpawnError>) -> Value {
+    match stopped {
+        Ok(finished) => json!({
+            "killed_after_grace": finished.killed_after_grace,
+            "max_rss_bytes": finished.max_rss_bytes,
+            "user_ns": finished.user_ns,
+            "system_ns": finished.system_ns,
+            "placement_violations": finished.violations.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        }),
+        Err(error) => json!({ "error": describe(error) }),
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "seconds of a clock that begins with the machine")]
+fn window_of(report: &ReplayReport, start_us: u64, finish_us: u64) -> Window {
+    let at = |time_us: u64| (report.replay_origin_monotonic_us + time_us) as f64 / 1e6;
+    Window { start_s: at(start_us), finish_s: at(finish_us) }
+}
+
+fn base_name(path: &Path) -> String {
+    path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+fn sha256(path: &Path) -> Result<String, LaunchError> {
+    Sha256::of_file(path).map(|(sha256, _)| sha256.to_string()).map_err(system("read a file for its digest"))
+}
+
+fn last_line(path: &Path) -> String {
+    let text = fs::read(path).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it wrote nothing").to_owned()
+}
+
+/// An error with its causes.
+fn describe(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        text.push_str(": ");
+        text.push_str(&inner.to_string());
+        cause = inner.source();
+    }
+    text
+}
