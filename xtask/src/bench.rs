@@ -7,8 +7,9 @@ use anyhow::Result;
 use crate::process::{cargo, hand_over, root};
 
 /// A task, the package that owns it and its bench target.
-const TASKS: [(&str, &str, &str); 5] = [
+const TASKS: [(&str, &str, &str); 6] = [
     ("canonical-json", "canonical-json", "targets"),
+    ("master-wire", "master-wire", "targets"),
     ("mooncake-trace", "mooncake-trace", "targets"),
     ("placement", "cpu-placement", "targets"),
     ("gate-calibration", "paired-stats", "gate_calibration"),
