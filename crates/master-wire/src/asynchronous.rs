@@ -73,7 +73,7 @@ impl AsyncConnection {
     ) -> Result<AsyncConnection, ConnectError> {
         let (address, stream) = open(addresses, options).await?;
         let mut link =
-            Link::new(stream, Session::new(options.dialect.unwrap_or(Dialect::D), &options.session));
+            Link::new(stream, Session::new(options.dialect.unwrap_or(Dialect::NEWEST), &options.session));
         if options.dialect.is_none() {
             let dialect = link.detect(address, options.call_timeout).await?;
             link.session.set_dialect(dialect);

@@ -269,7 +269,7 @@ impl Connection {
             stream,
             addresses,
             options: options.clone(),
-            session: Session::new(options.dialect.unwrap_or(Dialect::D), &options.session),
+            session: Session::new(options.dialect.unwrap_or(Dialect::NEWEST), &options.session),
             parked: VecDeque::new(),
             handed: None,
             broken: false,
@@ -311,7 +311,7 @@ impl Connection {
     }
 
     fn detect(&mut self) -> Result<(), ConnectError> {
-        let address = self.addresses[0];
+        let address = self.stream.peer_addr().unwrap_or(self.addresses[0]);
         let mut probe = Probe::First;
         loop {
             let answer =

@@ -53,8 +53,8 @@ impl Probe {
     /// The dialect whose form this is.
     const fn dialect(self) -> Dialect {
         match self {
-            Probe::First => Dialect::D,
-            Probe::Second => Dialect::A,
+            Probe::First => Dialect::NEWEST,
+            Probe::Second => Dialect::OLDEST,
         }
     }
 

@@ -5,7 +5,8 @@ use std::fmt;
 /// A version of the master's protocol, named by the letter its specification gives it.
 ///
 /// Later dialects compare greater. A field or an alternative of the schema names the range of dialects it exists in, so
-/// a release that changes one structure is one more variant here and one more range there.
+/// a release that changes one structure is one more variant here and one more range there: the new dialect is in every
+/// range without an end, and what the release dropped gets one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Dialect {
@@ -22,6 +23,12 @@ pub enum Dialect {
 impl Dialect {
     /// Every dialect, oldest first.
     pub const ALL: [Dialect; 4] = [Dialect::A, Dialect::B, Dialect::C, Dialect::D];
+
+    /// The one spoken by the latest master known.
+    pub const NEWEST: Dialect = Dialect::ALL[Dialect::ALL.len() - 1];
+
+    /// The one spoken by the earliest master known.
+    pub const OLDEST: Dialect = Dialect::ALL[0];
 
     /// The release of the master this dialect was verified on.
     #[must_use]

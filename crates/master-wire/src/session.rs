@@ -383,3 +383,77 @@ impl Session {
         self.in_flight - self.abandoned
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::rpc::ServiceReady;
+
+    fn session(max_in_flight: usize) -> Session {
+        let options = SessionOptions { max_in_flight, buffer_bytes: 64, ..Default::default() };
+        Session::new(Dialect::D, &options)
+    }
+
+    fn submit(session: &mut Session) -> u32 {
+        session.submit(&ServiceReady {}, None).unwrap().seq_num
+    }
+
+    /// An answer arrives; what of it reaches those who wait.
+    fn answer(session: &mut Session, seq_num: u32) -> Option<u32> {
+        let mut reply = Vec::new();
+        let ready = Response::ServiceReady(Ok("2.0.0".into()));
+        ready.encode(&mut reply, seq_num, Dialect::D, Style::Official).unwrap();
+        session.incoming()[..reply.len()].copy_from_slice(&reply);
+        session.received(reply.len());
+        session.next_reply().unwrap().map(|arrived| arrived.ticket.seq_num)
+    }
+
+    #[test]
+    fn numbers_go_round_and_avoid_those_in_use() {
+        let mut session = session(3);
+        session.next_seq_num = u32::MAX - 1;
+        assert_eq!([(); 3].map(|()| submit(&mut session)), [u32::MAX - 1, u32::MAX, 0]);
+        assert_eq!(session.submit(&ServiceReady {}, None), Err(SubmitError::Full { limit: 3 }));
+        assert_eq!(answer(&mut session, u32::MAX), Some(u32::MAX));
+        assert_eq!(submit(&mut session), 1);
+        assert_eq!(answer(&mut session, 1), Some(1));
+        // The slot of 2 is that of the oldest call, which nobody has answered; so is 4's that of 0.
+        assert_eq!(submit(&mut session), 3);
+        assert_eq!(answer(&mut session, 0), Some(0));
+        assert_eq!((session.in_flight(), submit(&mut session)), (2, 4));
+    }
+
+    #[test]
+    fn deadlines_pass_one_by_one() {
+        let mut session = session(8);
+        let now = Instant::now();
+        let after = |ms| Some(now + Duration::from_millis(ms));
+        let late = session.submit(&ServiceReady {}, after(30)).unwrap();
+        let early = session.submit(&ServiceReady {}, after(10)).unwrap();
+        let never = session.submit(&ServiceReady {}, None).unwrap();
+        assert_eq!(session.next_deadline(), after(10));
+        assert_eq!(session.expire(now), None);
+        assert_eq!(session.expire(now + Duration::from_millis(50)), Some(early));
+        assert_eq!(session.expire(now + Duration::from_millis(50)), Some(late));
+        assert_eq!(session.expire(now + Duration::from_millis(50)), None);
+        assert_eq!((session.in_flight(), session.awaited()), (3, 1));
+        assert_eq!(answer(&mut session, early.seq_num), None, "nobody waits for it");
+        assert_eq!(answer(&mut session, never.seq_num), Some(never.seq_num));
+        assert_eq!((session.in_flight(), session.awaited()), (1, 0));
+        assert_eq!(session.next_deadline(), None);
+    }
+
+    #[test]
+    fn what_was_sent_is_forgotten() {
+        let mut session = session(8);
+        submit(&mut session);
+        submit(&mut session);
+        assert_eq!(session.outgoing().len(), 40);
+        session.sent(25);
+        assert_eq!(session.outgoing().len(), 15);
+        session.sent(15);
+        assert!(session.outgoing().is_empty());
+    }
+}

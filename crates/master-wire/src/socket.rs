@@ -42,3 +42,31 @@ pub(crate) fn configure(stream: &impl AsFd, liveness: &Liveness) -> io::Result<(
     setsockopt(stream, sockopt::TcpUserTimeout, &unacknowledged_ms)?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+
+    use nix::sys::socket::getsockopt;
+
+    use super::*;
+
+    #[test]
+    fn a_socket_is_told() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let liveness = Liveness {
+            keepalive_idle: Duration::from_millis(300),
+            keepalive_interval: Duration::from_secs(4),
+            keepalive_count: 7,
+            unacknowledged: Duration::from_millis(1234),
+        };
+        configure(&stream, &liveness).unwrap();
+        assert!(stream.nodelay().unwrap());
+        assert!(getsockopt(&stream, sockopt::KeepAlive).unwrap());
+        assert_eq!(getsockopt(&stream, sockopt::TcpKeepIdle), Ok(1));
+        assert_eq!(getsockopt(&stream, sockopt::TcpKeepInterval), Ok(4));
+        assert_eq!(getsockopt(&stream, sockopt::TcpKeepCount), Ok(7));
+        assert_eq!(getsockopt(&stream, sockopt::TcpUserTimeout), Ok(1234));
+    }
+}
