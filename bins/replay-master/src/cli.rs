@@ -2,7 +2,7 @@ use clap::{Parser, Subcommand};
 use command_line::Exit;
 
 use crate::failure::{Failure, report};
-use crate::{inspect, rewrite, run, validate};
+use crate::{inspect, rewrite, run, sweep, validate};
 
 /// Check, cut, convert and replay traces of master RPC intents against a real Mooncake master.
 ///
@@ -28,6 +28,8 @@ enum Command {
     Convert(rewrite::ConvertArgs),
     /// Replay a trace against a fresh master, and write all about it
     Run(Box<run::Args>),
+    /// Replay a trace faster and faster, until the master no longer keeps up
+    Sweep(Box<sweep::Args>),
     /// The replayer's process of `run`
     #[command(hide = true)]
     Drive(run::DriveArgs),
@@ -40,6 +42,7 @@ pub(crate) fn run() -> Exit {
         Command::Slice(args) => rewrite::slice(&args),
         Command::Convert(args) => rewrite::convert(&args),
         Command::Run(args) => run::run(&args),
+        Command::Sweep(args) => sweep::run(&args),
         Command::Drive(args) => run::drive(&args),
     };
     result.unwrap_or_else(|failure: Failure| report(&failure))

@@ -5,6 +5,7 @@ mod failure;
 mod inspect;
 mod rewrite;
 mod run;
+mod sweep;
 mod validate;
 
 fn main() -> command_line::Exit {

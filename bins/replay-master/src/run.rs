@@ -43,6 +43,9 @@ pub(crate) struct How {
     /// The most calls in flight at once, whatever the number of clients
     #[arg(long, value_name = "N", default_value = "16")]
     workers: NonZeroU32,
+    /// Replayers that share the trace, each with so many calls in flight
+    #[arg(long, value_name = "N", default_value = "1")]
+    replayers: NonZeroU32,
     /// Connections of the replayer
     #[arg(long, value_name = "N", default_value = "4")]
     connections: NonZeroU32,
@@ -191,6 +194,7 @@ impl How {
         let replayer = std::env::current_exe()?;
         let mut launch = Launch::new(trace, self.source()?, out, replayer);
         launch.options = self.drive_options();
+        launch.replayers = self.replayers;
         launch.master_cpus.clone_from(&self.master_cpus);
         launch.replay_cpus.clone_from(&self.replay_cpus);
         launch.rpc_threads = self.rpc_threads.get();
@@ -341,7 +345,7 @@ pub(crate) fn drive(args: &DriveArgs) -> Result<Exit, Failure> {
     let drive: Drive = serde_json::from_str(&args.drive).map_err(|error| Failure::new(error, Exit::Usage))?;
     let report = drive.run(&cancel, |finished, events| eprintln!("replayed {finished} of {events} events"));
     match report {
-        Ok(report) if report.is_success() => Ok(Exit::Ok),
+        Ok(report) if report.as_ref().is_none_or(master_replay::ReplayReport::is_success) => Ok(Exit::Ok),
         Ok(_) => Ok(Exit::Differs),
         Err(error) => {
             let exit = match &error {

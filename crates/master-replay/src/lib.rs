@@ -17,8 +17,8 @@ pub use driver::{
     replay,
 };
 pub use launcher::{
-    Drive, DriveError, DriveOptions, Launch, LaunchError, Launched, MasterSettings, MasterSource,
-    ReplayReport, Saturated, Saturation, WorkloadProcess,
+    Drive, DriveError, DriveOptions, DrivePart, Launch, LaunchError, Launched, MasterSettings, MasterSource,
+    ReplayReport, Saturated, Saturation, Sweep, SweepPoint, SweepReport, WorkloadProcess,
 };
 pub use outcome::{
     Distribution, KeyStatus, KeyStatusCounts, OperationSummary, Outcomes, OutputError, PhaseSummary, Sample,

@@ -1,7 +1,7 @@
 //! The logical clients: their ids on the wire, their segments, and which of them are registered.
 
 use std::collections::BTreeMap;
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -41,7 +41,7 @@ impl Mounted {
 /// The logical clients of a trace.
 #[derive(Debug)]
 pub(super) struct Clients {
-    random: RandomState,
+    seed: u64,
     counter: AtomicU64,
     ids: Vec<Uuid>,
     hosts: Vec<String>,
@@ -49,9 +49,11 @@ pub(super) struct Clients {
 }
 
 impl Clients {
-    pub(super) fn new(trace: &Trace) -> Self {
+    /// Names clients and segments after the seed. Only one replayer registers clients; the others have to believe that
+    /// it did, since they begin after it.
+    pub(super) fn new(trace: &Trace, options: &ReplayOptions) -> Self {
         let mut clients = Clients {
-            random: RandomState::new(),
+            seed: options.id_seed.unwrap_or_else(|| RandomState::new().hash_one(0)),
             counter: AtomicU64::new(0),
             ids: Vec::new(),
             hosts: Vec::new(),
@@ -61,14 +63,18 @@ impl Clients {
             let (id, host) = (clients.fresh(), clients.fresh());
             clients.ids.push(id);
             clients.hosts.push(format!("trace_{}", hexadecimal(host)));
-            clients.registered.push(AtomicBool::new(false));
+            clients.registered.push(AtomicBool::new(!options.registers()));
         }
         clients
     }
 
-    /// A new random id. The hasher's keys are from the system's random source.
+    /// A new id: the same one in every replayer that has the seed.
     fn fresh(&self) -> Uuid {
-        let word = || self.random.hash_one(self.counter.fetch_add(1, Ordering::Relaxed));
+        let word = || {
+            let mut hasher = DefaultHasher::new();
+            (self.seed, self.counter.fetch_add(1, Ordering::Relaxed)).hash(&mut hasher);
+            hasher.finish()
+        };
         Uuid::new(word(), word())
     }
 
@@ -110,7 +116,7 @@ pub(super) fn register_all(
     options: &ReplayOptions,
 ) -> Result<Vec<Mounted>, ReplayError> {
     let mut mounted = Vec::new();
-    if trace.dialect() != Dialect::V1 {
+    if trace.dialect() != Dialect::V1 || !options.registers() {
         return Ok(mounted);
     }
     let mut connection = connect(address, options, Some(wire))?;

@@ -64,7 +64,7 @@ impl<'r, 't> Engine<'r, 't> {
         progress: &'r Progress,
         cancel: &CancelToken,
     ) -> Result<Replayed, ReplayError> {
-        let known = Arc::new(Clients::new(trace));
+        let known = Arc::new(Clients::new(trace, options));
         let mounted = clients::register_all(trace, &known, address, wire, options)?;
         let unversioned = trace.dialect() == Dialect::Unversioned;
         let heartbeats = Heartbeats::start(Arc::clone(&known), address, wire, options, unversioned)?;

@@ -105,7 +105,7 @@ impl Heartbeats {
         keep_pings: bool,
     ) -> std::io::Result<Self> {
         let count = u32::try_from(clients.len()).unwrap_or(u32::MAX).max(1);
-        let workers = options.heartbeat_workers.get().min(count);
+        let workers = if options.registers() { options.heartbeat_workers.get().min(count) } else { 0 };
         let streams = (0..workers).map(|_| lane::open(address, options.call_timeout));
         let streams = streams.collect::<std::io::Result<Vec<TcpStream>>>()?;
         let signals = Arc::new(Signals::default());

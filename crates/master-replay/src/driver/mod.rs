@@ -54,8 +54,17 @@ pub struct ReplayOptions {
     pub heartbeat_workers: NonZeroU32,
     /// How long a call may be unanswered.
     pub call_timeout: Duration,
+    /// What the ids of clients and segments are made from; several replayers of one trace need the same.
+    pub id_seed: Option<u64>,
     /// Which replayer of several this is.
     pub shares: Option<(Arc<Shares>, u32)>,
+}
+
+impl ReplayOptions {
+    /// Whether this replayer registers clients, mounts segments and sends heartbeats: one of several does.
+    fn registers(&self) -> bool {
+        self.shares.as_ref().is_none_or(|(_, shard)| *shard == 0)
+    }
 }
 
 impl Default for ReplayOptions {
@@ -71,6 +80,7 @@ impl Default for ReplayOptions {
             heartbeat_interval: Duration::from_secs(1),
             heartbeat_workers: NonZeroU32::new(16).unwrap_or(NonZeroU32::MIN),
             call_timeout: Duration::from_secs(30),
+            id_seed: None,
             shares: None,
         }
     }
@@ -192,6 +202,22 @@ pub trait Barrier {
 /// One replayer alone.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Alone;
+
+impl EngineReport {
+    /// Adds what another replayer of the same trace did.
+    pub fn add(&mut self, other: &EngineReport) {
+        self.cpu_ns += other.cpu_ns;
+        self.spin_ns += other.spin_ns;
+        self.sleeps += other.sleeps;
+        self.reads += other.reads;
+        self.writes += other.writes;
+        self.read_delays += other.read_delays;
+        self.read_delay_max_us = self.read_delay_max_us.max(other.read_delay_max_us);
+        self.read_delay_total_us += other.read_delay_total_us;
+        self.saturated_us = self.saturated_us.max(other.saturated_us);
+        self.broken_connections += other.broken_connections;
+    }
+}
 
 impl Barrier for Alone {
     fn origin(&mut self) -> io::Result<Instant> {

@@ -1,7 +1,7 @@
 //! The replayer's process: reads a trace, replays it, and writes what became of it.
 
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufRead, BufReader, BufWriter, Write};
 use std::net::SocketAddr;
 use std::num::{NonZeroU32, NonZeroU64};
 use std::path::{Path, PathBuf};
@@ -16,10 +16,14 @@ use thiserror::Error;
 
 use crate::contract::{Dialect, Phase, Trace, TraceError};
 use crate::driver::{
-    Alone, EngineReport, HeartbeatSummary, Progress, ReplayError, ReplayOptions, Replayed, replay,
+    Alone, Barrier, EngineReport, HeartbeatSummary, Progress, ReplayError, ReplayOptions, Replayed, replay,
 };
-use crate::outcome::{Distribution, OutputError, Summary, Traffic, write_histograms, write_samples};
-use crate::schedule::{Speed, SpeedError};
+use crate::outcome::{
+    Distribution, Outcomes, OutputError, Summary, Traffic, write_histograms, write_samples,
+};
+use crate::schedule::{Shares, Speed, SpeedError};
+
+use super::control::Remote;
 
 /// The options of a replay as plain values, for files and for another process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -83,6 +87,7 @@ impl DriveOptions {
             heartbeat_interval: Duration::from_millis(self.heartbeat_interval_ms.get()),
             heartbeat_workers: self.heartbeat_workers,
             call_timeout: Duration::from_millis(self.call_timeout_ms.get()),
+            id_seed: None,
             shares: None,
         })
     }
@@ -101,6 +106,37 @@ pub struct Drive {
     pub out: PathBuf,
     /// How.
     pub options: DriveOptions,
+    /// Which replayer of several this is; nothing when it is the only one.
+    pub part: Option<DrivePart>,
+}
+
+/// One replayer of several.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct DrivePart {
+    /// Which, from 0.
+    pub index: u32,
+    /// Of how many.
+    pub count: NonZeroU32,
+    /// Where they meet.
+    pub meeting: SocketAddr,
+    /// What the ids of clients and segments are made from.
+    pub id_seed: u64,
+}
+
+/// What a part's file begins with, before the outcomes.
+#[derive(Debug, Serialize, Deserialize)]
+struct PartHead {
+    origin_monotonic_us: u64,
+    heartbeats: HeartbeatSummary,
+    engine: EngineReport,
+    left_mounted: u64,
+    progress_cpu_ns: u64,
+}
+
+fn part_file(out: &Path, index: u32) -> PathBuf {
+    out.join(format!("part-{index}.bin"))
 }
 
 /// Why a replay has no outputs.
@@ -136,8 +172,10 @@ pub struct ReplayReport {
     pub tenant: String,
     /// The most calls in flight.
     pub workers: u64,
-    /// Over how many connections.
+    /// Over how many connections, of each replayer.
     pub connections: u32,
+    /// How many replayers shared the trace.
+    pub replayers: u32,
     /// From the end of one sweep of pings to the beginning of the next.
     pub heartbeat_interval_ms: u64,
     /// Over how many connections pings go.
@@ -191,10 +229,11 @@ impl Drive {
     /// A replay with the default options.
     #[must_use]
     pub fn new(trace: impl Into<PathBuf>, address: SocketAddr, out: impl Into<PathBuf>) -> Self {
-        Drive { trace: trace.into(), address, out: out.into(), options: DriveOptions::default() }
+        Drive { trace: trace.into(), address, out: out.into(), options: DriveOptions::default(), part: None }
     }
 
-    /// Replays and writes `samples.jsonl`, `histograms.hlog` and at last `replay.json`. `report` is given the events
+    /// Replays and writes `samples.jsonl`, `histograms.hlog` and at last `replay.json`; one replayer of several writes
+    /// its part for [`merge`](Self::merge) instead, and gives nothing. `report` is given the events
     /// that have finished and how many there are, at most once a second.
     ///
     /// # Errors
@@ -204,21 +243,83 @@ impl Drive {
         &self,
         cancel: &CancelToken,
         report: impl Fn(u64, u64) + Send + Sync,
-    ) -> Result<ReplayReport, DriveError> {
-        let options = self.options.replay_options()?;
+    ) -> Result<Option<ReplayReport>, DriveError> {
+        let mut options = self.options.replay_options()?;
         let trace = open_trace(&self.trace, cancel)?;
+        let mut barrier: Box<dyn Barrier> = Box::new(Alone);
+        if let Some(part) = &self.part {
+            options.id_seed = Some(part.id_seed);
+            options.shares = Some((Arc::new(Shares::of(&trace, part.count)), part.index));
+            barrier = Box::new(Remote::connect(part.meeting, cancel).map_err(ReplayError::System)?);
+        }
         let progress = Arc::new(Progress::default());
         let done = AtomicBool::new(false);
         let events = trace.len() as u64;
         let (replayed, progress_cpu_ns) = std::thread::scope(|scope| {
             let shown = scope.spawn(|| show(&progress, events, &done, &report));
-            let replayed = replay(&trace, self.address, &options, &mut Alone, &progress, cancel);
+            let replayed = replay(&trace, self.address, &options, &mut *barrier, &progress, cancel);
             done.store(true, Ordering::Release);
             shown.thread().unpark();
             (replayed, shown.join().unwrap_or(0))
         });
         let replayed = replayed?;
-        self.write(&trace, &replayed, progress_cpu_ns)
+        match &self.part {
+            None => self.write(&trace, &replayed, progress_cpu_ns).map(Some),
+            Some(part) => self.write_part(part, &replayed, progress_cpu_ns).map(|()| None),
+        }
+    }
+
+    fn write_part(
+        &self,
+        part: &DrivePart,
+        replayed: &Replayed,
+        progress_cpu_ns: u64,
+    ) -> Result<(), DriveError> {
+        let head = PartHead {
+            origin_monotonic_us: replayed.origin_monotonic_us,
+            heartbeats: replayed.heartbeats.clone(),
+            engine: replayed.engine.clone(),
+            left_mounted: replayed.left_mounted,
+            progress_cpu_ns,
+        };
+        write_file(&part_file(&self.out, part.index), |out| {
+            serde_json::to_writer(&mut *out, &head)?;
+            out.write_all(b"\n")?;
+            replayed.outcomes.write_to(out)
+        })?;
+        Ok(())
+    }
+
+    /// Puts the parts of several replayers together, writes the outputs and removes the parts.
+    ///
+    /// # Errors
+    ///
+    /// A part is missing or is not one of this trace, or an output cannot be written.
+    pub fn merge(&self, count: NonZeroU32, cancel: &CancelToken) -> Result<ReplayReport, DriveError> {
+        let trace = open_trace(&self.trace, cancel)?;
+        let speed = Speed::new(self.options.speed)?;
+        let shares = Shares::of(&trace, count);
+        let read = |index| {
+            let path = part_file(&self.out, index);
+            read_part(&path, &trace, speed).map_err(|source| OutputError { path, source })
+        };
+        // The first replayer is the one that registered clients and sent heartbeats.
+        let (head, outcomes) = read(0)?;
+        let PartHead { origin_monotonic_us, heartbeats, engine, left_mounted, mut progress_cpu_ns } = head;
+        let pings = Vec::new();
+        let mut replayed = Replayed { outcomes, origin_monotonic_us, heartbeats, pings, engine, left_mounted };
+        for index in 1..count.get() {
+            let (head, outcomes) = read(index)?;
+            replayed.outcomes.merge(&trace, &outcomes, |event| shares.shard_of(event) == index);
+            replayed.engine.add(&head.engine);
+            progress_cpu_ns += head.progress_cpu_ns;
+        }
+        let report = self.write(&trace, &replayed, progress_cpu_ns)?;
+        for index in 0..count.get() {
+            let path = part_file(&self.out, index);
+            std::fs::remove_file(&path).map_err(|source| OutputError { path, source })?;
+        }
+        Ok(report)
     }
 
     fn write(
@@ -255,6 +356,7 @@ impl Drive {
             tenant: options.tenant.clone(),
             workers: if unversioned { clients } else { u64::from(options.workers.get()) },
             connections: options.connections.get(),
+            replayers: self.part.as_ref().map_or(1, |part| part.count.get()),
             heartbeat_interval_ms: options.heartbeat_interval_ms.get(),
             heartbeat_workers: options.heartbeat_workers.get(),
             logical_clients: clients,
@@ -281,6 +383,13 @@ fn own_lag(trace: &Trace, replayed: &Replayed) -> Distribution {
     Distribution::of(
         &mut workload.map(|event| replayed.outcomes.own_lag_us(trace, event)).collect::<Vec<u64>>(),
     )
+}
+
+fn read_part(path: &Path, trace: &Trace, speed: Speed) -> io::Result<(PartHead, Outcomes)> {
+    let mut file = BufReader::with_capacity(1 << 20, File::open(path)?);
+    let mut head = String::new();
+    file.read_line(&mut head)?;
+    Ok((serde_json::from_str(&head)?, Outcomes::read_from(trace, speed, file)?))
 }
 
 impl ReplayReport {

@@ -1,16 +1,21 @@
 //! A fresh master, a replayer beside it, and what both did.
 
+mod control;
 mod drive;
 mod master;
 mod metrics;
 mod network;
+mod sweep;
 mod watch;
 mod window;
 
 use std::fs;
+use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use canonical_json::Sha256;
@@ -27,7 +32,8 @@ use master::Program;
 use watch::{Recorder, is_alive};
 use window::{Evidence, Window};
 
-pub use drive::{Drive, DriveError, DriveOptions, ReplayReport};
+pub use drive::{Drive, DriveError, DriveOptions, DrivePart, ReplayReport};
+pub use sweep::{Sweep, SweepPoint, SweepReport};
 pub use window::{Saturated, Saturation, WorkloadProcess};
 
 /// Which master is replayed against.
@@ -117,6 +123,8 @@ pub struct Launch {
     pub replayer: PathBuf,
     /// How the trace is replayed.
     pub options: DriveOptions,
+    /// How many replayers share the trace.
+    pub replayers: NonZeroU32,
     /// The CPUs of the master; nothing leaves those of the caller.
     pub master_cpus: Option<CpuSet>,
     /// The CPUs of the replayer; nothing leaves those of the caller.
@@ -154,6 +162,7 @@ impl Launch {
             out: out.into(),
             replayer: replayer.into(),
             options: DriveOptions::default(),
+            replayers: NonZeroU32::MIN,
             master_cpus: None,
             replay_cpus: None,
             rpc_threads: 4,
@@ -582,46 +591,110 @@ impl Session<'_> {
     }
 
     /// Runs the replayer and looks at everything meanwhile.
-    fn replay(&self, ready: &Ready) -> Result<(Recorder, Finished, Value), LaunchError> {
-        let before = self.scrape(ready, "metrics-before.prom")?;
-        drop(before);
+    fn replay(&self, ready: &Ready) -> Result<(Recorder, Vec<Finished>, Value), LaunchError> {
+        self.scrape(ready, "metrics-before.prom")?;
         let mut recorder = Recorder::create(self.out).map_err(system("create the files of samples"))?;
-        let log = Output::File(self.out.join("replayer.log"));
-        let drive = Drive {
-            trace: fs::canonicalize(&self.launch.trace).map_err(system("find the trace"))?,
-            address: ready.rpc,
-            out: self.out.to_owned(),
-            options: self.launch.options.clone(),
-        };
-        let drive =
-            serde_json::to_string(&drive).map_err(|error| system("describe the replay")(error.into()))?;
-        let mut run = Run::new(&self.launch.replayer).arg("drive").arg(drive);
-        run = run.stdout(log.clone()).stderr(log).grace(GRACE);
-        run.env = std::env::vars_os().collect();
-        run.cpus.clone_from(&self.launch.replay_cpus);
-        let running = run.start().map_err(|source| LaunchError::Start { what: "replayer", source })?;
-        let pids = json!({ "master": ready.pid(), "replayer": running.pid() });
-        write_json(&self.out.join("pids.json"), &pids)?;
-        let watched = self.watch(ready, running.pid(), &mut recorder);
-        let finished = match &watched {
-            // It has ended by itself and only waits to be collected.
-            Ok(()) => running.wait(&CancelToken::new()),
-            Err(_) => running.wait(&cancelled()),
-        };
+        let finished = self.replayers(ready, &mut recorder);
         recorder.flush().map_err(system("write the samples"))?;
-        watched?;
-        let finished = finished.map_err(|source| LaunchError::Start { what: "replayer", source })?;
+        let finished = finished?;
         let after = self.scrape(ready, "metrics-after.prom")?;
         Ok((recorder, finished, after))
     }
 
-    fn watch(&self, ready: &Ready, replayer: u32, recorder: &mut Recorder) -> Result<(), LaunchError> {
+    /// Runs the replayers, who meet in this process where there are several.
+    fn replayers(&self, ready: &Ready, recorder: &mut Recorder) -> Result<Vec<Finished>, LaunchError> {
+        let count = self.launch.replayers;
+        if count.get() == 1 {
+            return self.run_replayers(ready, recorder, &[self.drive(ready, None)?]);
+        }
+        let meeting = control::Meeting::open().map_err(system("open a port for the replayers to meet"))?;
+        let address = meeting.address().map_err(system("open a port for the replayers to meet"))?;
+        let id_seed = RandomState::new().hash_one(0);
+        let part = |index| DrivePart { index, count, meeting: address, id_seed };
+        let drives: Result<Vec<Drive>, LaunchError> =
+            (0..count.get()).map(|index| self.drive(ready, Some(part(index)))).collect();
+        let drives = drives?;
+        let done = AtomicBool::new(false);
+        let finished = std::thread::scope(|scope| {
+            let held = scope.spawn(|| meeting.hold(drives.len(), &done));
+            let finished = self.run_replayers(ready, recorder, &drives);
+            done.store(true, Ordering::Release);
+            // Who left the meeting early has said why in its own log.
+            drop(held.join());
+            finished
+        })?;
+        if finished.iter().all(|finished| matches!(finished.outcome, Outcome::Exited(0 | 1))) {
+            let merged = drives[0].merge(count, self.cancel);
+            merged.map_err(|error| LaunchError::NoReport {
+                outcome: "its parts not fitting together".to_owned(),
+                last: describe(&error),
+            })?;
+        }
+        Ok(finished)
+    }
+
+    fn drive(&self, ready: &Ready, part: Option<DrivePart>) -> Result<Drive, LaunchError> {
+        Ok(Drive {
+            trace: fs::canonicalize(&self.launch.trace).map_err(system("find the trace"))?,
+            address: ready.rpc,
+            out: self.out.to_owned(),
+            options: self.launch.options.clone(),
+            part,
+        })
+    }
+
+    fn run_replayers(
+        &self,
+        ready: &Ready,
+        recorder: &mut Recorder,
+        drives: &[Drive],
+    ) -> Result<Vec<Finished>, LaunchError> {
+        let running: Result<Vec<Running>, LaunchError> =
+            drives.iter().map(|drive| self.start_replayer(drive)).collect();
+        let running = running?;
+        let replayers: Vec<u32> = running.iter().map(Running::pid).collect();
+        let pids = json!({ "master": ready.pid(), "replayer": replayers[0], "replayers": replayers });
+        write_json(&self.out.join("pids.json"), &pids)?;
+        let watched = self.watch(ready, &replayers, recorder);
+        // Those that have ended by themselves only wait to be collected.
+        let token = if watched.is_ok() { CancelToken::new() } else { cancelled() };
+        let finished: Result<Vec<Finished>, SpawnError> =
+            running.into_iter().map(|running| running.wait(&token)).collect();
+        watched?;
+        finished.map_err(|source| LaunchError::Start { what: "replayer", source })
+    }
+
+    fn start_replayer(&self, drive: &Drive) -> Result<Running, LaunchError> {
+        let index = drive.part.as_ref().map_or(0, |part| part.index);
+        let name = if index == 0 { "replayer.log".to_owned() } else { format!("replayer-{index}.log") };
+        let log = Output::File(self.out.join(name));
+        let drive =
+            serde_json::to_string(drive).map_err(|error| system("describe the replay")(error.into()))?;
+        let mut run = Run::new(&self.launch.replayer).arg("drive").arg(drive);
+        run = run.stdout(log.clone()).stderr(log).grace(GRACE);
+        run.env = std::env::vars_os().collect();
+        run.cpus.clone_from(&self.launch.replay_cpus);
+        run.start().map_err(|source| LaunchError::Start { what: "replayer", source })
+    }
+
+    fn watch(&self, ready: &Ready, replayers: &[u32], recorder: &mut Recorder) -> Result<(), LaunchError> {
         let begun = Instant::now();
-        let mut pids = vec![("replayer", replayer)];
+        let mut pids: Vec<(&'static str, u32)> = replayers.iter().map(|pid| ("replayer", *pid)).collect();
         pids.extend(ready.pid().map(|pid| ("master", pid)));
         let scrape_within = self.launch.sample_interval.min(Duration::from_secs(1));
         let mut next = begun;
-        while is_alive(replayer) {
+        let mut gone = None;
+        while replayers.iter().any(|pid| is_alive(*pid)) {
+            // One that fails leaves the others waiting for it.
+            if replayers.len() > 1
+                && replayers.iter().any(|pid| !is_alive(*pid))
+                && stalled(&mut gone, LEFT_ALONE)
+            {
+                return Err(LaunchError::NoReport {
+                    outcome: "others still running".to_owned(),
+                    last: last_line(&self.out.join("replayer.log")),
+                });
+            }
             if self.cancel.is_cancelled() {
                 return Err(LaunchError::Cancelled);
             }
@@ -652,7 +725,7 @@ impl Session<'_> {
         &self,
         ready: &Ready,
         recorder: &Recorder,
-        finished: &Finished,
+        finished: &[Finished],
         after: Value,
         stopped: Option<&Result<Finished, SpawnError>>,
     ) -> Result<Launched, LaunchError> {
@@ -664,15 +737,22 @@ impl Session<'_> {
         let process = |name| window::process(&recorder.processes, name, window);
         let (master, replayer) = (process("master"), process("replayer"));
         let saturation = self.judge(&report, master, replayer, finish_us - start_us);
-        let exit_code = match finished.outcome {
+        let exit_code = finished.iter().map(|finished| match finished.outcome {
             Outcome::Exited(code) => json!(code),
             other => json!(format!("{other:?}")),
-        };
+        });
+        let exit_codes: Vec<Value> = exit_code.collect();
         let met = !self.launch.require_eviction || evicted;
-        let success = finished.outcome.is_success() && report.is_success() && met;
+        // One replayer of several does not know what the others found.
+        let ended_well = |finished: &Finished| match finished.outcome {
+            Outcome::Exited(code) => code == 0,
+            _ => false,
+        };
+        let success = finished.iter().all(ended_well) && report.is_success() && met;
         let result = json!({
             "success": success,
-            "replayer_exit_code": exit_code,
+            "replayer_exit_code": exit_codes.first(),
+            "replayer_exit_codes": exit_codes,
             "master_stopped": stopped.map(describe_stop),
             "master_allocator": ready.allocator,
             "store_after_replay": after,
@@ -693,11 +773,11 @@ impl Session<'_> {
         Ok(Launched { success, result, report: Box::new(report), saturation })
     }
 
-    fn read_report(&self, finished: &Finished) -> Result<ReplayReport, LaunchError> {
+    fn read_report(&self, finished: &[Finished]) -> Result<ReplayReport, LaunchError> {
         let text = fs::read(self.out.join("replay.json"));
         let report = text.ok().and_then(|text| serde_json::from_slice(&text).ok());
         report.ok_or_else(|| LaunchError::NoReport {
-            outcome: format!("{:?}", finished.outcome),
+            outcome: format!("{:?}", finished.iter().map(|finished| finished.outcome).collect::<Vec<_>>()),
             last: last_line(&self.out.join("replayer.log")),
         })
     }
@@ -763,6 +843,7 @@ impl Session<'_> {
             "payload": "metadata_only",
             "parameters": {
                 "replay": launch.options,
+                "replayers": launch.replayers,
                 "master_cpus": launch.master_cpus,
                 "replay_cpus": launch.replay_cpus,
                 "rpc_threads": launch.rpc_threads,
@@ -787,6 +868,14 @@ const ANOTHER: &str = "another process listens on";
 /// Whether a master was not ready because somebody else had its port.
 fn lost(why: &str) -> bool {
     why.starts_with(ANOTHER) || why.starts_with(ENDED) && why.contains("ddress already in use")
+}
+
+/// How long replayers may outlive the first of them that has ended.
+const LEFT_ALONE: Duration = Duration::from_secs(60);
+
+/// Whether something has lasted for so long since it was first asked about.
+fn stalled(since: &mut Option<Instant>, limit: Duration) -> bool {
+    since.get_or_insert_with(Instant::now).elapsed() > limit
 }
 
 fn cancelled() -> CancelToken {

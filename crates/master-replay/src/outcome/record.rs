@@ -1,10 +1,18 @@
 //! One sample for every event, in columns.
 
+use std::io::{self, Read, Write};
+
 use hashbrown::HashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::contract::{Phase, Trace};
 use crate::schedule::Speed;
+
+fn read_word(input: &mut impl Read) -> io::Result<u64> {
+    let mut bytes = [0; 8];
+    input.read_exact(&mut bytes)?;
+    Ok(u64::from_le_bytes(bytes))
+}
 
 macro_rules! statuses {
     ($($(#[doc = $doc:literal])+ $name:ident = $field:ident,)+) => {
@@ -235,6 +243,53 @@ impl Outcomes {
         let mut counts: Vec<(&str, u64)> = self.texts.iter().map(|text| &**text).zip(counts).collect();
         counts.sort_by_key(|(text, count)| (std::cmp::Reverse(*count), *text));
         counts
+    }
+
+    /// Writes everything, for [`read_from`](Self::read_from).
+    ///
+    /// # Errors
+    ///
+    /// The output cannot be written.
+    pub fn write_to(&self, mut out: impl Write) -> io::Result<()> {
+        for origin_us in self.phase_origins_us {
+            out.write_all(&origin_us.unwrap_or(u64::MAX).to_le_bytes())?;
+        }
+        for time_us in self.start_us.iter().chain(&self.finish_us) {
+            out.write_all(&time_us.to_le_bytes())?;
+        }
+        out.write_all(&self.flags)?;
+        for status in &self.statuses {
+            out.write_all(&[*status as u8])?;
+        }
+        let errors: Vec<(u32, &str)> =
+            self.errors.iter().map(|(event, number)| (*event, &*self.texts[*number as usize])).collect();
+        serde_json::to_writer(&mut out, &errors)?;
+        out.flush()
+    }
+
+    /// Reads what [`write_to`](Self::write_to) wrote of the same trace.
+    ///
+    /// # Errors
+    ///
+    /// The input cannot be read, or was written of another trace.
+    pub fn read_from(trace: &Trace, speed: Speed, mut input: impl Read) -> io::Result<Self> {
+        let mut outcomes = Outcomes::new(trace, speed);
+        for origin_us in &mut outcomes.phase_origins_us {
+            *origin_us = Some(read_word(&mut input)?).filter(|origin_us| *origin_us != u64::MAX);
+        }
+        for time_us in outcomes.start_us.iter_mut().chain(&mut outcomes.finish_us) {
+            *time_us = read_word(&mut input)?;
+        }
+        input.read_exact(&mut outcomes.flags)?;
+        let mut statuses = vec![0; outcomes.statuses.len()];
+        input.read_exact(&mut statuses)?;
+        for (status, byte) in outcomes.statuses.iter_mut().zip(statuses) {
+            let known = KeyStatus::ALL.get(byte as usize).copied();
+            *status = known.ok_or_else(|| io::Error::other(format!("{byte} is no status of a key")))?;
+        }
+        let errors: Vec<(u32, String)> = serde_json::from_reader(input)?;
+        errors.iter().for_each(|(event, text)| outcomes.set_error(*event, text));
+        Ok(outcomes)
     }
 
     /// Takes the events of another replayer of the same trace, those that `is_theirs` says.

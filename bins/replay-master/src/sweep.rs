@@ -1,0 +1,111 @@
+//! `replay-master sweep`
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use command_line::{Exit, Interrupt, MessageFormat, Output};
+use cpu_placement::CancelToken;
+use master_replay::{Speed, Sweep, SweepPoint, SweepReport};
+
+use crate::failure::Failure;
+use crate::run::{How, failure};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The trace
+    #[arg(value_name = "TRACE")]
+    trace: PathBuf,
+    #[command(flatten)]
+    how: How,
+    /// The speeds to try, ascending; without it the speed is doubled from --speed on
+    #[arg(long, value_name = "FACTOR,...", value_delimiter = ',')]
+    speeds: Vec<Speed>,
+    /// How often the speed is doubled at most
+    #[arg(long, value_name = "N", default_value_t = 12, conflicts_with = "speeds")]
+    doublings: u32,
+    /// The folder of the sweep, with one folder for each speed; it must not exist
+    #[arg(short, long, value_name = "DIR")]
+    out: PathBuf,
+    /// How results are printed on stdout; everything else goes to stderr
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
+    message_format: MessageFormat,
+}
+
+pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
+    let interrupt = Interrupt::install()?;
+    let cancel = CancelToken::from_flag(interrupt.flag());
+    let mut sweep = Sweep::doubling(args.how.launch(&args.trace, &args.out)?, args.doublings);
+    let first = args.how.speed.value();
+    sweep.speeds.iter_mut().for_each(|speed| *speed *= first);
+    if !args.speeds.is_empty() {
+        sweep.speeds = args.speeds.iter().map(|speed| speed.value()).collect();
+    }
+    let mut out = Output::stdout();
+    let mut printed = Ok(());
+    let report = sweep.run(&cancel, |point| {
+        if printed.is_ok() {
+            printed = print_point(&mut out, args.message_format, point);
+        }
+    });
+    printed?;
+    let report = report.map_err(|error| failure(error, &interrupt))?;
+    if args.message_format == MessageFormat::Human {
+        curve(&mut out, &report)?;
+        out.flush()?;
+    }
+    Ok(if report.points.iter().all(|point| point.success) { Exit::Ok } else { Exit::Differs })
+}
+
+fn print_point(out: &mut impl Write, format: MessageFormat, point: &SweepPoint) -> io::Result<()> {
+    match format {
+        MessageFormat::Json => writeln!(out, "{}", serde_json::to_string(point)?)?,
+        MessageFormat::Human => writeln!(
+            out,
+            "speed {:>8}: {:>9} offered, {:>9} completed a second; us from due p50 {} p99 {}; {}",
+            point.speed,
+            rate(point.offered_calls_per_second),
+            rate(point.completed_calls_per_second),
+            time(point.scheduled_to_completion_us.p50),
+            time(point.scheduled_to_completion_us.p99),
+            if point.behind { "behind" } else { "kept up" },
+        )?,
+    }
+    out.flush()
+}
+
+fn rate(rate: Option<f64>) -> String {
+    rate.map_or("-".to_owned(), |rate| format!("{rate:.0}"))
+}
+
+fn time(time: Option<u64>) -> String {
+    time.map_or("-".to_owned(), |time| time.to_string())
+}
+
+/// A bar for each speed: what was completed, against the most that was.
+fn curve(out: &mut impl Write, report: &SweepReport) -> io::Result<()> {
+    const WIDTH: f64 = 60.0;
+    let completed = |point: &SweepPoint| point.completed_calls_per_second.unwrap_or(0.0);
+    let most = report.points.iter().map(completed).fold(1.0, f64::max);
+    for point in &report.points {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "between 0 and the width"
+        )]
+        let length = (completed(point) / most * WIDTH).round() as usize;
+        writeln!(
+            out,
+            "{:>8} |{} {}",
+            point.speed,
+            "#".repeat(length),
+            rate(point.completed_calls_per_second)
+        )?;
+    }
+    match report.knee_speed {
+        Some(speed) => writeln!(out, "the master kept up until speed {speed}"),
+        None if report.points.iter().any(|point| point.behind) => {
+            writeln!(out, "the master did not keep up at any speed")
+        }
+        None => writeln!(out, "the master kept up at every speed"),
+    }
+}

@@ -1,0 +1,543 @@
+//! The command against real masters: each scenario with two releases.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Child;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use assert_cmd::Command;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use testkit::masters;
+
+const VERSIONS: [&str; 2] = ["0.3.12.post1", "0.3.13.post1"];
+
+/// The packages that a release of the master is installed in. The first to ask installs it.
+fn packages(version: &str) -> PathBuf {
+    static FOUND: [OnceLock<PathBuf>; 2] = [OnceLock::new(), OnceLock::new()];
+    let index = VERSIONS.iter().position(|known| *known == version).expect("a known version");
+    let find = || {
+        let master = masters::start(version, &[]);
+        let program = std::fs::read_link(format!("/proc/{}/exe", master.pid())).expect("a running master");
+        program.ancestors().nth(2).expect("packages/mooncake/mooncake_master").to_owned()
+    };
+    FOUND[index].get_or_init(find).clone()
+}
+
+fn program() -> PathBuf {
+    assert_cmd::cargo::cargo_bin!("replay-master").to_owned()
+}
+
+/// A trace that is built row by row.
+struct Trace {
+    text: String,
+    rows: usize,
+}
+
+impl Trace {
+    fn v1() -> Self {
+        Trace { text: r#"{"type":"master_rpc_trace","version":1,"time_unit":"us"}"#.to_owned() + "\n", rows: 0 }
+    }
+
+    fn v2(clients: &[&str], segment_bytes: u64) -> Self {
+        let header = r#"{"type":"master_rpc_trace","version":2,"time_unit":"us"}"#;
+        let mut trace = Trace { text: header.to_owned() + "\n", rows: 0 };
+        for client in clients {
+            trace.row(client, "ReMountSegment", 0, &json!({ "phase": "setup", "segments": [] }));
+        }
+        let mount = json!({ "phase": "setup", "segment_id": "s", "size_bytes": segment_bytes });
+        trace.row(clients[0], "MountSegment", 0, &mount);
+        trace
+    }
+
+    /// Adds a row and gives its id.
+    fn row(&mut self, client: &str, op: &str, timestamp_us: u64, more: &Value) -> String {
+        let id = format!("e{}", self.rows);
+        let mut row = json!({ "id": id, "timestamp_us": timestamp_us, "client_id": client, "op": op });
+        let fields = row.as_object_mut().expect("an object");
+        fields.extend(more.as_object().expect("an object").clone());
+        writeln!(self.text, "{row}").expect("a string takes every write");
+        self.rows += 1;
+        id
+    }
+
+    fn work(&mut self, client: &str, op: &str, timestamp_us: u64, mut more: Value) -> String {
+        if self.text.contains("\"version\":2") {
+            more["phase"] = json!("workload");
+        }
+        self.row(client, op, timestamp_us, &more)
+    }
+
+    fn write(&mut self, client: &str, keys: &[&str], bytes: u64, timestamp_us: u64) -> String {
+        let sizes = vec![bytes; keys.len()];
+        let start =
+            self.work(client, "BatchPutStart", timestamp_us, json!({ "keys": keys, "value_sizes": sizes }));
+        self.work(client, "BatchPutEnd", timestamp_us, json!({ "keys": keys, "put_start": start }))
+    }
+
+    fn unmount(mut self, client: &str) -> Self {
+        self.row(client, "UnmountSegment", 0, &json!({ "phase": "teardown", "segment_id": "s" }));
+        self
+    }
+}
+
+/// One run of the command.
+struct Ran {
+    folder: TempDir,
+    code: Option<i32>,
+    stderr: String,
+}
+
+impl Ran {
+    fn json(&self, file: &str) -> Value {
+        let text = std::fs::read_to_string(self.out().join(file)).expect("an output");
+        serde_json::from_str(&text).expect("JSON")
+    }
+
+    fn out(&self) -> PathBuf {
+        self.folder.path().join("out")
+    }
+
+    fn result(&self) -> Value {
+        self.json("result.json")
+    }
+
+    fn operation(&self, phase: &str, op: &str) -> Value {
+        self.json("replay.json")["phases"][phase]["operations"][op].clone()
+    }
+
+    fn samples(&self) -> Vec<Value> {
+        let text = std::fs::read_to_string(self.out().join("samples.jsonl")).expect("samples");
+        text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+    }
+
+    #[track_caller]
+    fn succeeded(&self) {
+        assert_eq!(self.code, Some(0), "{}\n{:#}", self.stderr, self.result());
+        assert_eq!(self.result()["success"], true);
+        let left: Vec<_> = processes_of(&self.out());
+        assert!(left.is_empty(), "{left:?} are left");
+    }
+}
+
+/// Processes that were started in this folder.
+fn processes_of(out: &Path) -> Vec<u32> {
+    let entries = std::fs::read_dir("/proc").expect("/proc").flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let at_home = |pid: &u32| std::fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd.starts_with(out));
+    pids.filter(at_home).collect()
+}
+
+fn run(trace: &Trace, version: &str, arguments: &[&str]) -> Ran {
+    run_text(&trace.text, version, arguments)
+}
+
+fn run_text(trace: &str, version: &str, arguments: &[&str]) -> Ran {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("trace.jsonl"), trace).expect("written");
+    let output = Command::new(program())
+        .current_dir(folder.path())
+        .args(["run", "trace.jsonl", "--out", "out", "--python-env"])
+        .arg(packages(version))
+        .args(arguments)
+        .output()
+        .expect("the command runs");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    Ran { folder, code: output.status.code(), stderr }
+}
+
+#[test]
+fn keys_written_by_one_client_are_read_by_another() {
+    for version in VERSIONS {
+        let mut trace = Trace::v1();
+        let end = trace.write("writer", &["k1", "k2"], 1024, 0);
+        let more = json!({ "keys": ["k1", "k2", "never"], "depends_on": [end] });
+        trace.work("reader", "BatchGetReplicaList", 1_500_000, more);
+        let ran = run(&trace, version, &[]);
+        ran.succeeded();
+        let found = ran.operation("workload", "BatchGetReplicaList");
+        assert_eq!((&found["key_status"]["ok"], &found["key_status"]["miss"]), (&json!(2), &json!(1)));
+        assert!(ran.result()["heartbeats"]["rpc_calls"].as_u64() >= Some(2));
+        let process = ran.result()["workload_process"].clone();
+        assert!(process["master"]["samples"].as_u64() > Some(2), "{process}");
+        assert!(process["master"]["peak_rss_bytes"].as_u64() > Some(1 << 20), "{process}");
+        assert_eq!(ran.json("manifest.json")["private_network"], true);
+        assert_eq!(ran.result()["saturation"]["verdict"], "neither");
+    }
+}
+
+#[test]
+fn only_keys_whose_start_succeeded_are_finalised() {
+    for version in VERSIONS {
+        let mut trace = Trace::v1();
+        let before = trace.write("a", &["old"], 64, 0);
+        let more = json!({ "keys": ["old", "new"], "value_sizes": [64, 64], "depends_on": [before] });
+        let start = trace.work("a", "BatchPutStart", 1000, more);
+        trace.work("a", "BatchPutEnd", 1000, json!({ "keys": ["old", "new"], "put_start": start }));
+        let more = json!({ "keys": ["old"], "value_sizes": [64], "depends_on": [start] });
+        let none = trace.work("a", "BatchPutStart", 2000, more);
+        trace.work("a", "BatchPutEnd", 2000, json!({ "keys": ["old"], "put_start": none }));
+        let ran = run(&trace, version, &[]);
+        ran.succeeded();
+        let samples = ran.samples();
+        assert_eq!(samples[2]["key_status"]["already_exists"], 1);
+        assert_eq!((&samples[3]["key_status"]["ok"], &samples[3]["key_status"]["skipped"]), (&json!(1), &json!(1)));
+        assert_eq!((&samples[5]["rpc_sent"], &samples[5]["error"]), (&json!(false), &json!("")));
+        assert_eq!(ran.operation("workload", "BatchPutEnd")["rpc_calls"], 2);
+    }
+}
+
+#[test]
+fn slices_revocations_and_removals() {
+    for version in VERSIONS {
+        let mut trace = Trace::v2(&["a", "b"], 64 << 20);
+        let more = json!({ "keys": ["k", "l"], "value_slices": [[100, 200], [300]] });
+        let start = trace.work("a", "BatchPutStart", 0, more);
+        let end = trace.work("a", "BatchPutEnd", 0, json!({ "keys": ["k", "l"], "put_start": start }));
+        let more = json!({ "keys": ["gone"], "value_sizes": [10], "depends_on": [end] });
+        let start = trace.work("a", "BatchPutStart", 0, more);
+        let revoke = trace.work("a", "BatchPutRevoke", 0, json!({ "keys": ["gone"], "put_start": start }));
+        let remove = trace.work("b", "BatchRemove", 0, json!({ "keys": ["k"], "depends_on": [revoke] }));
+        let more = json!({ "keys": ["k", "gone", "l"], "depends_on": [remove] });
+        trace.work("b", "BatchExistKey", 0, more);
+        let ran = run(&trace.unmount("a"), version, &[]);
+        ran.succeeded();
+        let samples = ran.samples();
+        let last = &samples[samples.len() - 2];
+        assert_eq!((&last["key_status"]["ok"], &last["key_status"]["miss"]), (&json!(1), &json!(2)), "{last}");
+        for op in ["MountSegment", "UnmountSegment"] {
+            let phase = if op == "MountSegment" { "setup" } else { "teardown" };
+            let found = ran.operation(phase, op);
+            assert_eq!((&found["rpc_calls"], &found["failed_calls"]), (&json!(1), &json!(0)));
+        }
+        let unmount = &samples[samples.len() - 1];
+        assert!(unmount["start_us"].as_u64() >= last["finish_us"].as_u64(), "{unmount}");
+        assert_eq!(ran.result()["store_after_replay"]["master_total_capacity_bytes"], 0.0);
+    }
+}
+
+#[test]
+fn capacity_pressure_evicts() {
+    for version in VERSIONS {
+        let mut trace = Trace::v2(&["a"], 64 << 20);
+        for object in 0..200_u64 {
+            trace.write("a", &[&format!("k{object}")], 1 << 20, object * 8_000);
+        }
+        let trace = trace.unmount("a");
+        let pressure = ["--require-eviction", "--eviction-high-watermark-ratio", "0.8", "--eviction-ratio", "0.2"];
+        let ran = run(&trace, version, &pressure);
+        ran.succeeded();
+        let evictions = &ran.result()["workload_evictions"];
+        assert_eq!(evictions["observed"], true, "{evictions}");
+        assert!(evictions["counter_deltas"]["master_evicted_size_bytes"].as_f64() > Some(50e6), "{evictions}");
+    }
+    let mut calm = Trace::v2(&["a"], 64 << 20);
+    calm.write("a", &["k"], 1024, 600_000);
+    let ran = run(&calm.unmount("a"), VERSIONS[1], &["--require-eviction"]);
+    assert_eq!((ran.code, &ran.result()["eviction_requirement_met"]), (Some(1), &json!(false)));
+}
+
+#[test]
+fn incomplete_writes_are_discarded_and_released() {
+    for version in VERSIONS {
+        let mut trace = Trace::v2(&["a", "b"], 64 << 20);
+        let first = trace.work("a", "BatchPutStart", 0, json!({ "keys": ["k"], "value_sizes": [1024] }));
+        // Another client takes the unfinished write over once it is old enough.
+        let second =
+            trace.work("b", "BatchPutStart", 2_500_000, json!({ "keys": ["k"], "value_sizes": [1024], "depends_on": [first] }));
+        trace.work("b", "BatchPutEnd", 2_500_000, json!({ "keys": ["k"], "put_start": second }));
+        trace.work("b", "BatchExistKey", 4_500_000, json!({ "keys": ["k"] }));
+        trace.work("a", "BatchPutEnd", 4_600_000, json!({ "keys": ["k"], "put_start": first }));
+        let trace = trace.unmount("a");
+        let timeouts = ["--put-start-discard-timeout-sec", "1", "--put-start-release-timeout-sec", "2"];
+        let ran = run(&trace, version, &timeouts);
+        let samples = ran.samples();
+        assert_eq!(samples[4]["key_status"]["ok"], 1, "the write was taken over: {}", samples[4]);
+        assert_eq!(samples[6]["key_status"]["ok"], 1, "{}", samples[6]);
+        // The first owner may no longer end it, which is an error of the run.
+        assert_eq!((ran.code, &samples[7]["key_status"]["error"]), (Some(1), &json!(1)), "{}", samples[7]);
+        assert!(samples[7]["error"].as_str().is_some_and(|error| error.contains("ILLEGAL_CLIENT")));
+        let deltas = ran.result()["workload_evictions"]["counter_deltas"].clone();
+        let discarded = deltas["master_put_start_discard_cnt"].as_f64();
+        assert!(discarded.is_none_or(|count| count >= 1.0), "{deltas}");
+        assert_eq!(ran.result()["workload_evictions"]["observed"], false);
+    }
+    let mut trace = Trace::v1();
+    trace.write("a", &["k"], 1, 0);
+    let ran = run(&trace, VERSIONS[1], &["--put-start-release-timeout-sec", "20"]);
+    assert_eq!(ran.code, Some(2), "{}", ran.stderr);
+}
+
+#[test]
+fn a_client_that_the_master_gives_up_invalidates_the_run() {
+    for version in VERSIONS {
+        let mut trace = Trace::v2(&["a"], 64 << 20);
+        trace.work("a", "BatchExistKey", 0, json!({ "keys": ["k"] }));
+        trace.work("a", "BatchExistKey", 9_000_000, json!({ "keys": ["k"] }));
+        // Pings come so seldom that the client's time to live runs out between two of them.
+        let slow = ["--client-ttl-sec", "2", "--heartbeat-interval-ms", "6000"];
+        let ran = run(&trace.unmount("a"), version, &slow);
+        assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+        let report = ran.json("replay.json");
+        assert_eq!((&report["healthy_heartbeats"], &report["has_errors"]), (&json!(false), &json!(true)));
+        let samples = ran.samples();
+        assert_eq!(samples[2]["error"], "");
+        let error = samples[3]["error"].as_str().unwrap_or_default();
+        assert!(error.contains("heartbeat failed") && error.contains("NEED_REMOUNT"), "{error}");
+        assert_eq!(samples[3]["rpc_sent"], false);
+    }
+}
+
+/// A run that is under way: what it needs to be disturbed.
+struct Underway {
+    child: Child,
+    folder: TempDir,
+}
+
+#[expect(clippy::disallowed_methods, reason = "the command is disturbed while it runs")]
+fn start(trace: &Trace, version: &str, arguments: &[&str]) -> Underway {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("trace.jsonl"), &trace.text).expect("written");
+    let child = std::process::Command::new(program())
+        .current_dir(folder.path())
+        .args(["run", "trace.jsonl", "--out", "out", "--python-env"])
+        .arg(packages(version))
+        .args(arguments)
+        .stderr(std::process::Stdio::null())
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .expect("the command starts");
+    Underway { child, folder }
+}
+
+impl Underway {
+    fn out(&self) -> PathBuf {
+        self.folder.path().join("out")
+    }
+
+    /// Waits until a file of the outputs says this.
+    fn wait_for(&self, file: &str, text: &str) {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let says = || std::fs::read_to_string(self.out().join(file)).is_ok_and(|found| found.contains(text));
+        while !says() {
+            assert!(Instant::now() < deadline, "{file} never says {text:?}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    fn signal(&self, signal: nix::sys::signal::Signal) {
+        let pid = i32::try_from(self.child.id()).expect("a process id");
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), signal).expect("it runs");
+    }
+
+    fn end(mut self) -> (Option<i32>, Value) {
+        let code = self.child.wait().expect("it ends").code();
+        let left = processes_of(&self.out());
+        assert!(left.is_empty(), "{left:?} are left");
+        let result = std::fs::read_to_string(self.out().join("result.json")).unwrap_or_default();
+        (code, serde_json::from_str(&result).unwrap_or_default())
+    }
+}
+
+fn long_trace() -> Trace {
+    let mut trace = Trace::v2(&["a"], 64 << 20);
+    for second in 0..60_u64 {
+        trace.work("a", "BatchExistKey", second * 1_000_000, json!({ "keys": ["k"] }));
+    }
+    trace.unmount("a")
+}
+
+#[test]
+fn a_master_killed_in_mid_run_fails_the_run() {
+    for version in VERSIONS {
+        let run = start(&long_trace(), version, &[]);
+        run.wait_for("process.jsonl", "");
+        run.wait_for("pids.json", "master");
+        std::thread::sleep(Duration::from_millis(500));
+        let pids = std::fs::read_to_string(run.out().join("pids.json")).expect("pids");
+        let pids: Value = serde_json::from_str(&pids).expect("JSON");
+        let master = i32::try_from(pids["master"].as_i64().expect("a pid")).expect("a pid");
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(master), nix::sys::signal::Signal::SIGKILL).expect("it runs");
+        let (code, result) = run.end();
+        assert_eq!((code, &result["success"]), (Some(6), &json!(false)));
+        assert!(result["error"].as_str().is_some_and(|error| error.contains("master")), "{result}");
+    }
+}
+
+#[test]
+fn an_interrupt_in_each_phase_leaves_nothing_behind() {
+    use nix::sys::signal::Signal::{SIGINT, SIGTERM};
+    // At once, while the master starts, and while the trace is replayed.
+    for (file, signal, code) in [("", SIGINT, 130), ("master.log", SIGTERM, 143), ("replayer.log", SIGINT, 130)] {
+        let run = start(&long_trace(), VERSIONS[1], &[]);
+        match file {
+            "" => std::thread::sleep(Duration::from_millis(150)),
+            file => run.wait_for(file, ""),
+        }
+        if file == "replayer.log" {
+            run.wait_for("replayer.log", "replayed ");
+        }
+        run.signal(signal);
+        let (found, result) = run.end();
+        assert_eq!(found, Some(code), "{file:?}: {result}");
+    }
+}
+
+#[test]
+fn overload_shows_as_lag_and_keeps_the_schedule() {
+    let mut trace = Trace::v2(&["a"], 64 << 20);
+    for call in 0..3_000_u64 {
+        trace.work("a", "BatchExistKey", call * 10, json!({ "keys": ["k"] }));
+    }
+    let ran = run(&trace.unmount("a"), VERSIONS[1], &["--workers", "1", "--connections", "1"]);
+    ran.succeeded();
+    let samples = ran.samples();
+    let origin = samples[2]["phase_origin_us"].as_u64().expect("a number");
+    for (call, sample) in samples[2..3_002].iter().enumerate() {
+        assert_eq!(sample["scheduled_us"], json!(origin + call as u64 * 10));
+    }
+    let found = ran.operation("workload", "BatchExistKey");
+    assert!(found["dispatch_lag_us"]["p99"].as_u64() > Some(10_000), "{found}");
+    let from_due = found["scheduled_to_completion_us"]["p99"].as_u64();
+    assert!(from_due > found["client_call_latency_us"]["p99"].as_u64(), "{found}");
+    assert_ne!(ran.result()["saturation"]["verdict"], "neither");
+}
+
+#[test]
+fn two_runs_side_by_side() {
+    let trace = long_trace();
+    let (one, other) = (start(&trace, VERSIONS[0], &["--speed", "30"]), start(&trace, VERSIONS[1], &["--speed", "30"]));
+    for run in [one, other] {
+        let (code, result) = run.end();
+        assert_eq!((code, &result["success"]), (Some(0), &json!(true)), "{result}");
+    }
+}
+
+#[test]
+fn ten_thousand_logical_clients() {
+    let mut trace = Trace::v2(&["storage"], 64 << 20);
+    let names: Vec<String> = (0..10_000).map(|client| format!("c{client}")).collect();
+    let mut text = trace.text.clone();
+    for name in &names {
+        let id = format!("r-{name}");
+        let row = json!({ "id": id, "timestamp_us": 0, "client_id": name, "op": "ReMountSegment", "phase": "setup", "segments": [] });
+        writeln!(text, "{row}").expect("a string takes every write");
+    }
+    trace.text = text;
+    for (at, name) in (0_u64..).zip(&names) {
+        trace.work(name, "BatchExistKey", at * 200, json!({ "keys": [name] }));
+    }
+    let ran = run(&trace.unmount("storage"), VERSIONS[1], &[]);
+    ran.succeeded();
+    let report = ran.json("replay.json");
+    assert_eq!(report["logical_clients"], 10_001);
+    assert!(report["heartbeats"]["rpc_calls"].as_u64() >= Some(10_000), "{}", report["heartbeats"]);
+}
+
+#[test]
+fn several_replayers_share_a_trace() {
+    for version in VERSIONS {
+        let mut trace = Trace::v2(&["a", "b"], 64 << 20);
+        for call in 0..300_u64 {
+            trace.write("a", &[&format!("k{call}")], 1024, call * 1_000);
+            trace.work("b", "BatchExistKey", call * 1_000, json!({ "keys": ["nothing"] }));
+        }
+        let ran = run(&trace.unmount("a"), version, &["--replayers", "3"]);
+        ran.succeeded();
+        let report = ran.json("replay.json");
+        assert_eq!((&report["replayers"], &report["events"]), (&json!(3), &json!(904)));
+        let ends = ran.operation("workload", "BatchPutEnd");
+        assert_eq!((&ends["rpc_calls"], &ends["key_status"]["ok"]), (&json!(300), &json!(300)));
+        assert!(!ran.out().join("part-0.bin").exists());
+        let origins = ran.samples().iter().map(|sample| sample["phase_origin_us"].as_u64()).collect::<Vec<_>>();
+        assert!(origins.is_sorted());
+    }
+}
+
+#[test]
+fn an_unversioned_trace_is_replayed_with_one_worker_per_client() {
+    for version in VERSIONS {
+        let text = [
+            r#"{"type":"master_rpc_trace","time_unit":"us"}"#,
+            r#"{"id":"r","timestamp_us":0,"client_id":"a","op":"ReMountSegment","segments":[]}"#,
+            r#"{"id":"m","timestamp_us":0,"client_id":"a","op":"MountSegment","segment_id":"s","size_bytes":67108864}"#,
+            r#"{"id":"p","timestamp_us":0,"client_id":"a","op":"BatchPutStart","keys":["k"],"value_sizes":[9]}"#,
+            r#"{"id":"e","timestamp_us":0,"client_id":"a","op":"BatchPutEnd","keys":["k"],"put_start":"p"}"#,
+            r#"{"id":"x","timestamp_us":1200000,"client_id":"a","op":"BatchExistKey","keys":["k"]}"#,
+        ];
+        let ran = run_text(&text.join("\n"), version, &[]);
+        ran.succeeded();
+        let report = ran.json("replay.json");
+        assert_eq!((&report["replay_policy"], &report["workers"]), (&json!("one_worker_per_client"), &json!(1)));
+        let samples = ran.samples();
+        assert_eq!(samples[4]["key_status"]["ok"], 1);
+        assert!(samples.iter().all(|sample| sample.get("phase").is_none()));
+        let beats = std::fs::read_to_string(ran.out().join("heartbeats.jsonl")).expect("heartbeats");
+        assert!(beats.lines().count() >= 2, "{beats}");
+    }
+}
+
+#[test]
+fn a_running_master_is_used_only_when_it_is_fresh() {
+    let master = masters::start(VERSIONS[1], &["--default_kv_lease_ttl=0"]);
+    let mut trace = Trace::v1();
+    trace.write("a", &["k"], 64, 0);
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("trace.jsonl"), &trace.text).expect("written");
+    let connect = |out: &str, more: &[&str]| {
+        let mut command = Command::new(program());
+        command.current_dir(folder.path()).args(["run", "trace.jsonl", "--out", out, "--connect"]);
+        command.arg(master.rpc().to_string()).args(more).output().expect("it runs").status.code()
+    };
+    let metrics = master.metrics_address().to_string();
+    assert_eq!(connect("unknown", &[]), Some(6), "without metrics it is not known to be fresh");
+    assert_eq!(connect("fresh", &["--metrics", &metrics]), Some(0));
+    assert_eq!(connect("used", &["--metrics", &metrics]), Some(6), "it has clients now");
+    assert_eq!(connect("allowed", &["--metrics", &metrics, "--allow-used-master"]), Some(0));
+    assert!(Path::new(&format!("/proc/{}", master.pid())).exists(), "it is never stopped");
+}
+
+#[test]
+fn what_cannot_be_run_is_said() {
+    let mut trace = Trace::v1();
+    trace.write("a", &["k"], 64, 0);
+    let jemalloc = run(&trace, VERSIONS[1], &["--require-allocator", "jemalloc"]);
+    assert_eq!(jemalloc.code, Some(6), "{}", jemalloc.stderr);
+    assert!(jemalloc.stderr.contains("glibc is loaded, jemalloc is required"), "{}", jemalloc.stderr);
+    // The older release cannot keep its metrics on loopback by itself.
+    let open = run(&trace, VERSIONS[0], &["--shared-network"]);
+    assert_eq!(open.code, Some(5), "{}", open.stderr);
+    run(&trace, VERSIONS[0], &["--shared-network", "--allow-open-metrics"]).succeeded();
+    run(&trace, VERSIONS[1], &["--shared-network"]).succeeded();
+    let both = run(&trace, VERSIONS[1], &["--master-cpus", "0", "--replay-cpus", "0"]);
+    assert_eq!(both.code, Some(5), "{}", both.stderr);
+    assert_eq!(run_text("{}", VERSIONS[1], &[]).code, Some(4));
+    let no_workload = Trace::v2(&["a"], 64).unmount("a");
+    assert_eq!(run(&no_workload, VERSIONS[1], &[]).code, Some(4));
+}
+
+#[test]
+fn a_sweep_finds_the_knee() {
+    let mut trace = Trace::v2(&["a"], 64 << 20);
+    for call in 0..400_u64 {
+        trace.work("a", "BatchExistKey", call * 2_000, json!({ "keys": ["k"] }));
+    }
+    let trace = trace.unmount("a");
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("trace.jsonl"), &trace.text).expect("written");
+    let output = Command::new(program())
+        .current_dir(folder.path())
+        .args(["sweep", "trace.jsonl", "--out", "out", "--speeds", "1,4,4000,8000", "--workers", "1", "--python-env"])
+        .arg(packages(VERSIONS[1]))
+        .output()
+        .expect("it runs");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    let report = std::fs::read_to_string(folder.path().join("out/sweep.json")).expect("sweep.json");
+    let report: Value = serde_json::from_str(&report).expect("JSON");
+    assert_eq!(report["points"].as_array().map(Vec::len), Some(4), "{report}");
+    assert_eq!(report["points"][0]["behind"], false, "{report}");
+    assert_eq!(report["points"][2]["behind"], true, "{report}");
+    assert!(text.contains("the master kept up until speed"), "{text}");
+}
