@@ -21,6 +21,8 @@ struct Cli {
 enum Command {
     /// Run a campaign from its file and keep the evidence
     Run(RunArgs),
+    /// Go on with a campaign that was interrupted or killed: no sample is lost and none is taken twice
+    Resume(ResumeArgs),
     /// Try the whole protocol on a small harness that comes with this command
     Demo(DemoArgs),
     /// Write a campaign file with pinned revisions to start from
@@ -41,6 +43,13 @@ pub(crate) struct RunArgs {
     /// Where the evidence goes; must not exist
     #[arg(long, value_name = "DIR")]
     pub(crate) out: PathBuf,
+    #[command(flatten)]
+    pub(crate) place: PlaceArgs,
+}
+
+/// Where a campaign reads and works.
+#[derive(Debug, Args)]
+pub(crate) struct PlaceArgs {
     /// The repository, instead of the one the campaign file names
     #[arg(long, value_name = "DIR")]
     pub(crate) repo: Option<PathBuf>,
@@ -60,6 +69,19 @@ pub(crate) struct RunArgs {
     /// Keep checkouts, build trees and outputs below OUT/work
     #[arg(long)]
     pub(crate) keep_work: bool,
+}
+
+/// Go on with a campaign.
+#[derive(Debug, Args)]
+pub(crate) struct ResumeArgs {
+    /// The evidence so far
+    #[arg(value_name = "DIR")]
+    pub(crate) dir: PathBuf,
+    /// The campaign file it began with; a changed file is refused
+    #[arg(long, value_name = "FILE")]
+    pub(crate) campaign: PathBuf,
+    #[command(flatten)]
+    pub(crate) place: PlaceArgs,
 }
 
 /// Run the demonstration.
@@ -134,6 +156,7 @@ pub(crate) fn run() -> Exit {
     let cli = Cli::parse();
     let result = match &cli.command {
         Command::Run(args) => run::run(args, cli.message_format),
+        Command::Resume(args) => run::resume(args, cli.message_format),
         Command::Demo(args) => demo::run(args, cli.message_format),
         Command::Init(args) => run::init(args),
         Command::Verify(args) => verify::run(args, cli.message_format),

@@ -2,14 +2,26 @@ use std::path::Path;
 
 use command_line::{Exit, Interrupt, MessageFormat, describe_error};
 use cpu_placement::CancelToken;
-use parity_campaign::{CampaignFile, Cause, Options, Report, run_campaign};
+use parity_campaign::{CampaignError, CampaignFile, Cause, Options, Report, resume_campaign, run_campaign};
 
-use crate::cli::{InitArgs, RunArgs};
+use crate::cli::{InitArgs, PlaceArgs, ResumeArgs, RunArgs};
 use crate::console::{Console, Failure, exit_of};
 
 pub(crate) fn run(args: &RunArgs, format: MessageFormat) -> Result<Exit, Failure> {
     let file = read_campaign(&args.campaign)?;
-    let mut options = Options::new(&args.out);
+    let report = campaign(&file, &options(&args.out, &args.place), format)?;
+    Ok(exit_of(&report))
+}
+
+pub(crate) fn resume(args: &ResumeArgs, format: MessageFormat) -> Result<Exit, Failure> {
+    let file = read_campaign(&args.campaign)?;
+    let options = options(&args.dir, &args.place);
+    let report = under_signals(format, |cancel, console| resume_campaign(&file, &options, cancel, console))?;
+    Ok(exit_of(&report))
+}
+
+fn options(out: &Path, args: &PlaceArgs) -> Options {
+    let mut options = Options::new(out);
     options.repository = args.repo.clone();
     options.trace = args.trace.clone();
     options.keep_work = args.keep_work;
@@ -20,8 +32,7 @@ pub(crate) fn run(args: &RunArgs, format: MessageFormat) -> Result<Exit, Failure
     if let Some(staging) = &args.staging {
         options.staging = staging.clone();
     }
-    let report = campaign(&file, &options, format)?;
-    Ok(exit_of(&report))
+    options
 }
 
 fn read_campaign(path: &Path) -> Result<CampaignFile, Failure> {
@@ -36,11 +47,19 @@ pub(crate) fn campaign(
     options: &Options,
     format: MessageFormat,
 ) -> Result<Report, Failure> {
+    under_signals(format, |cancel, console| run_campaign(file, options, cancel, console))
+}
+
+/// Runs a campaign that a signal may interrupt, and prints its report.
+fn under_signals(
+    format: MessageFormat,
+    body: impl FnOnce(&CancelToken, &mut Console) -> Result<Report, CampaignError>,
+) -> Result<Report, Failure> {
     let interrupt = Interrupt::install()
         .map_err(|error| Failure::new(Exit::HostUnfit, format!("install signal handlers: {error}")))?;
     let cancel = CancelToken::from_flag(interrupt.flag());
     let mut console = Console::new(format);
-    match run_campaign(file, options, &cancel, &mut console) {
+    match body(&cancel, &mut console) {
         Ok(report) => {
             console.finish(&report)?;
             Ok(report)

@@ -476,6 +476,116 @@ fn an_interruption_while_measuring_keeps_the_attempts() {
     interrupt(&scene, |out| journal_has(out, "attempt_started"));
 }
 
+/// Kills a campaign, again and again, and resumes it until it comes to its end; then nothing may be lost or taken twice.
+fn kill_and_resume(stage: &Stage, kills: u32, random: &mut impl FnMut() -> u64) {
+    let resume = || {
+        let mut arguments = stage.arguments();
+        let out = arguments.iter().position(|word| word == "--out").expect("an option");
+        arguments.remove(out);
+        let directory = arguments.remove(out);
+        arguments[0] = "resume".to_owned();
+        arguments.push(directory);
+        arguments
+    };
+    let mut arguments = stage.arguments();
+    let mut killed = 0;
+    let code = loop {
+        let mut child = spawn(&arguments);
+        if killed == kills {
+            break child.wait().expect("it ends").code();
+        }
+        let limit = Duration::from_millis(random() % 2_500);
+        let start = Instant::now();
+        let ended = loop {
+            match child.try_wait().expect("a child") {
+                Some(status) => break Some(status),
+                None if start.elapsed() > limit => break None,
+                None => std::thread::sleep(Duration::from_millis(2)),
+            }
+        };
+        if let Some(status) = ended {
+            break status.code();
+        }
+        child.kill().expect("a signal");
+        child.wait().expect("it ends");
+        killed += 1;
+        if stage.out().join("journal.jsonl").exists() {
+            arguments = resume();
+        }
+    };
+    assert!(matches!(code, Some(0 | 3)), "{code:?} after {killed} kills");
+    stage.check_clean();
+    let found = parity_campaign::recompute(&stage.out()).expect("a bundle");
+    assert!(found.agrees(), "{:#?}", found.disagreements);
+    let report = parity_campaign::read_report(&stage.out()).expect("a report");
+    assert!(report.sessions > 1 || killed == 0, "{} sessions after {killed} kills", report.sessions);
+    for row in &report.measurements {
+        assert_eq!(row.ratio.map(|ratio| ratio.pairs), Some(6), "{}", row.row);
+    }
+}
+
+fn spawn(arguments: &[String]) -> std::process::Child {
+    use std::process::Stdio;
+    #[expect(clippy::disallowed_methods, reason = "a test starts the command under test and kills it")]
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_parity"));
+    command.args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the command starts")
+}
+
+/// `KVRP_KILLS` kills, 20 by default, five to a campaign, at times that a fixed seed gives.
+#[test]
+fn a_campaign_that_is_killed_at_any_moment_is_resumed() {
+    let kills: u32 = std::env::var("KVRP_KILLS").map_or(20, |text| text.parse().expect("a number"));
+    let mut state = 7_u64;
+    // Knuth's multiplier and increment for MMIX; the high bits are the good ones.
+    let mut random = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state >> 33
+    };
+    for _ in 0..kills.div_ceil(5) {
+        kill_and_resume(&Scene::honest().set_up(), 5, &mut random);
+    }
+}
+
+#[test]
+fn a_changed_campaign_is_not_resumed() {
+    let stage = Scene::candidate("on-timing hang").set_up();
+    let mut child = testkit_spawn(&stage);
+    let start = Instant::now();
+    while !journal_has(&stage.out(), "attempt_started") {
+        assert!(start.elapsed() < Duration::from_secs(120), "the campaign never got there");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    child.kill().expect("a signal");
+    child.wait().expect("it ends");
+    let campaign = stage.folder.path().join("campaign.toml");
+    let text = fs::read_to_string(&campaign).expect("a campaign");
+    let resume = |code: i32, says: &str| {
+        let place = |name: &str| stage.folder.path().join(name).display().to_string();
+        parity()
+            .args(["resume", "--staging", &place("staging"), "--node-lock", &place("lock"), "--campaign"])
+            .arg(&campaign)
+            .arg(stage.out())
+            .assert()
+            .code(code)
+            .stderr(predicates::str::contains(says));
+    };
+    fs::write(&campaign, text.replace("time_limit_s = 20", "time_limit_s = 21")).expect("a change");
+    resume(4, "this campaign began with");
+    fs::write(&campaign, text.replace("\"trace.jsonl\"", "\"other.jsonl\"")).expect("a change");
+    resume(4, "this campaign began with");
+    fs::write(&campaign, &text).expect("undone");
+    let trace = stage.folder.path().join("trace.jsonl");
+    fs::write(&trace, traces::FORTY_REQUESTS.replacen('1', "2", 1)).expect("a change");
+    resume(4, "stage slice");
+    fs::write(&trace, traces::FORTY_REQUESTS).expect("undone");
+    let place = stage.out().join("records/place.json");
+    let text = fs::read_to_string(&place).expect("a record");
+    fs::write(&place, text.replacen("\"kernel\": \"", "\"kernel\": \"other ", 1)).expect("a change");
+    resume(4, "records/place.json");
+    fs::write(&place, &text).expect("undone");
+    parity().arg("resume").arg("--campaign").arg(&campaign).arg(stage.folder.path()).assert().code(4);
+}
+
 #[test]
 fn the_next_start_removes_what_a_killed_campaign_left() {
     let stage = Scene::candidate("on-timing hang").set_up();

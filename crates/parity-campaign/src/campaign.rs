@@ -1,5 +1,7 @@
 //! The pipeline: each stage reads what the ones before it recorded and adds its own.
 
+use std::path::PathBuf;
+
 use cpu_placement::CancelToken;
 use serde_json::json;
 
@@ -15,7 +17,7 @@ use crate::report::{REPORT_SCHEMA, Report, markdown, performance_verdict, semant
 use crate::scratch::remove_leftover_scratch;
 use crate::stage::Stage;
 use crate::stage::build::{self, Built};
-use crate::stage::classify::Proofs;
+use crate::stage::classify::{self, Proofs};
 use crate::stage::slice::Sliced;
 use crate::stage::{cleanup, judge, measure, pin, place, run, slice};
 
@@ -33,8 +35,30 @@ pub fn run_campaign(
     progress: &mut dyn Progress,
 ) -> Result<Report, CampaignError> {
     let leftovers = remove_leftover_scratch(&options.staging).at(Stage::Pin, Cause::HostUnfit)?;
-    let mut context = Context::create(file, options, cancel, progress)?;
-    for folder in &leftovers {
+    finish(Context::create(file, options, cancel, progress)?, &leftovers)
+}
+
+/// Goes on with a campaign that did not come to its end, because it was interrupted, killed, or could not go on.
+///
+/// The schedule, every attempt and every finished row are those of the bundle in `options.out`: no sample is lost and none
+/// is taken twice. Artifacts, checkouts and the window are made again where they are gone, and must be the same. `file` must
+/// be the campaign file that the campaign began with.
+///
+/// # Errors
+///
+/// As for [`run_campaign`]; and the bundle is sealed, is another campaign's, or something that the campaign began with is no
+/// longer the same: an artifact, the trace, the host, the placement.
+pub fn resume_campaign(
+    file: &CampaignFile,
+    options: &Options,
+    cancel: &CancelToken,
+    progress: &mut dyn Progress,
+) -> Result<Report, CampaignError> {
+    finish(Context::resume(file, options, cancel, progress)?, &[])
+}
+
+fn finish(mut context: Context<'_>, leftovers: &[PathBuf]) -> Result<Report, CampaignError> {
+    for folder in leftovers {
         context.progress.note(&format!("removed what a killed campaign left in {}", folder.display()));
     }
     match pipeline(&mut context) {
@@ -64,11 +88,7 @@ fn pipeline(context: &mut Context<'_>) -> Result<Report, CampaignError> {
     let pinned = context.timed(Stage::Pin, |context| pin::pin(context))?;
     let built = context.timed(Stage::Build, |context| build::build(context, &pinned))?;
     let sliced = context.timed(Stage::Slice, |context| slice::slice(context, pinned.baseline()))?;
-    let placed = context.timed(Stage::Place, |context| {
-        let placed = place::place(context)?;
-        context.record(Stage::Place, "records/place.json", &placed.record)?;
-        Ok(placed)
-    })?;
+    let placed = context.timed(Stage::Place, |context| place::place(context))?;
     let rows = judge_rows(context, &built, &sliced, &placed)?;
     context
         .timed(Stage::Lifecycle, |context| context.append(Stage::Lifecycle, "lifecycle", &lifecycles()))?;
@@ -90,14 +110,26 @@ fn pipeline(context: &mut Context<'_>) -> Result<Report, CampaignError> {
 }
 
 fn begin(context: &mut Context<'_>) -> Result<(), CampaignError> {
-    context.bundle.write_file("campaign.toml", &context.file.bytes).at(Stage::Pin, Cause::HostUnfit)?;
+    context.write_file(Stage::Pin, "campaign.toml", &context.file.bytes)?;
+    let kind = if context.earlier.is_some() { RESUMED } else { "campaign.started" };
     let payload = json!({
         "campaign": context.definition().name,
         "campaign_sha256": context.file.sha256,
         "preflight": context.definition().preflight,
         "written_by": written_by(),
     });
-    context.append(Stage::Pin, "campaign.started", &payload)
+    context.append(Stage::Pin, kind, &payload)
+}
+
+/// The journal's kind of a process that goes on with a campaign.
+const RESUMED: &str = "campaign.resumed";
+
+/// How many processes have worked on this campaign.
+fn sessions(context: &Context<'_>) -> Result<u64, CampaignError> {
+    let Some(earlier) = &context.earlier else { return Ok(1) };
+    let resumed = earlier.records().iter().filter(|record| record.kind == RESUMED).count();
+    // The first, those that resumed it before, and this one.
+    u64::try_from(resumed).map(|resumed| resumed + 2).at(Stage::Report, Cause::Bug)
 }
 
 /// The frozen exception records, which go into the bundle.
@@ -118,10 +150,7 @@ fn exceptions(context: &Context<'_>) -> Result<Vec<Exception>, CampaignError> {
                 format!("exception record {name:?} speaks of row {row:?}, which the campaign has not");
             return Err(CampaignError::new(Stage::Pin, Cause::BadInput, message));
         }
-        context
-            .bundle
-            .write_file(&format!("inputs/exception-{name}.toml"), &exception.bytes)
-            .at(Stage::Pin, Cause::HostUnfit)?;
+        context.write_file(Stage::Pin, &format!("inputs/exception-{name}.toml"), &exception.bytes)?;
         read.push(exception);
     }
     Ok(read)
@@ -181,8 +210,15 @@ fn judge_rows(
     sliced: &Sliced,
     placed: &place::Placed,
 ) -> Result<JudgedRows, CampaignError> {
-    let mut judged = JudgedRows { records: Vec::new(), metric_missing: None, proofs: Proofs::new() };
+    let proofs = classify::proofs(context)?;
+    let mut judged = JudgedRows { records: Vec::new(), metric_missing: None, proofs };
     for row in &context.definition().rows {
+        if let Some(record) = context.recorded(Stage::Classify, &judge::record_path(row))? {
+            let missing = run::metric_missing(context, row)?;
+            judged.metric_missing = judged.metric_missing.or(missing);
+            judged.records.push(record);
+            continue;
+        }
         context.progress.note(&format!("row {}", row.name));
         let repetitions = context.timed(Stage::Run, |context| {
             run::run(context, row, &built.harness, &sliced.path, &placed.correctness)
@@ -235,12 +271,17 @@ fn measure_rows(
     };
     let mut records = Vec::with_capacity(rows.len());
     for (row, decision) in definition.rows.iter().zip(decisions) {
+        let path = format!("records/measure-{}.json", row.name);
+        if let Some(record) = context.recorded(Stage::Gate, &path)? {
+            records.push(record);
+            continue;
+        }
         let record = match (decision, &node) {
             (Measurable::No { reason }, _) => measure::not_measured(definition, row, reason),
             (decision, Some(node)) => measure::measure(context, node, row, &decision, &placed.measured)?,
             (_, None) => return Err(CampaignError::new(Stage::Measure, Cause::Bug, "no node was prepared")),
         };
-        context.record(Stage::Gate, &format!("records/measure-{}.json", row.name), &record)?;
+        context.record(Stage::Gate, &path, &record)?;
         records.push(record);
     }
     Ok(records)
@@ -262,17 +303,17 @@ fn conclude(context: &mut Context<'_>, parts: Parts) -> Result<Report, CampaignE
     // Scratch goes first, so that the report is the last thing written before the seal.
     context.timed(Stage::Cleanup, |context| cleanup::clean_up(context))?;
     context.timed(Stage::Report, |context| {
-        let report = assemble(context, parts);
-        context.record(Stage::Report, "report.json", &report)?;
-        context
-            .bundle
-            .write_file("report.md", markdown(&report).as_bytes())
-            .at(Stage::Report, Cause::HostUnfit)?;
+        let report = assemble(context, parts, sessions(context)?);
+        // An earlier process may have been killed between the report and the seal; its times were others.
+        let mut bytes = serde_json::to_vec_pretty(&report).at(Stage::Report, Cause::Bug)?;
+        bytes.push(b'\n');
+        context.write_file(Stage::Report, "report.json", &bytes)?;
+        context.write_file(Stage::Report, "report.md", markdown(&report).as_bytes())?;
         Ok(report)
     })
 }
 
-fn assemble(context: &Context<'_>, parts: Parts) -> Report {
+fn assemble(context: &Context<'_>, parts: Parts, sessions: u64) -> Report {
     let definition = context.definition();
     Report {
         schema: REPORT_SCHEMA.to_owned(),
@@ -294,6 +335,7 @@ fn assemble(context: &Context<'_>, parts: Parts) -> Report {
             &parts.rows,
         ),
         not_covered: NOT_COVERED.map(str::to_owned).to_vec(),
+        sessions,
         stages: context.times.clone(),
         stops: parts.stops,
         pin: parts.pin,

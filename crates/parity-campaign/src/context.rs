@@ -4,14 +4,16 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use canonical_json::Sha256;
 use cpu_placement::{CancelToken, NodeLock};
-use evidence::{Bundle, FileRef, SCRATCH};
+use evidence::{Bundle, Record, SCRATCH, read_journal};
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use crate::definition::{CampaignFile, Definition};
 use crate::error::{At, CampaignError, Cause};
 use crate::exception::Exception;
-use crate::scratch::ScratchClaim;
+use crate::scratch::{ScratchClaim, remove_leftovers};
 use crate::stage::Stage;
 
 /// Where a campaign reads and writes; none of it decides a verdict.
@@ -50,6 +52,9 @@ impl Options {
     }
 }
 
+/// The folder below the scratch folder that survives a resume, because builds take long.
+pub(crate) const ARTIFACTS: &str = "artifact";
+
 /// What a campaign tells whoever watches it.
 pub trait Progress {
     /// A stage begins.
@@ -86,6 +91,8 @@ pub(crate) struct Context<'a> {
     /// Absolute, so that a child's working directory does not matter.
     pub(crate) work: PathBuf,
     pub(crate) exceptions: Vec<Exception>,
+    /// What an earlier process recorded of this campaign, when it goes on where that one stopped.
+    pub(crate) earlier: Option<Earlier>,
     _claim: Option<ScratchClaim>,
 }
 
@@ -94,7 +101,103 @@ pub(crate) fn claim(options: &Options, folder: &Path) -> Result<ScratchClaim, Ca
     ScratchClaim::new(&options.staging, &[folder]).at(Stage::Pin, Cause::HostUnfit)
 }
 
+/// The records of the processes before this one.
+pub(crate) struct Earlier {
+    journal: Vec<Record>,
+}
+
+impl Earlier {
+    /// The payloads of one kind, in order.
+    pub(crate) fn payloads<T: DeserializeOwned>(&self, kind: &str) -> Result<Vec<T>, CampaignError> {
+        let records = self.journal.iter().filter(|record| record.kind == kind);
+        records.map(Record::payload).collect::<Result<_, _>>().at(Stage::Pin, Cause::BadInput)
+    }
+
+    pub(crate) fn records(&self) -> &[Record] {
+        &self.journal
+    }
+}
+
 impl<'a> Context<'a> {
+    /// Opens the bundle of a campaign that did not come to its end. What can be made again is removed; artifacts stay.
+    pub(crate) fn resume(
+        file: &'a CampaignFile,
+        options: &'a Options,
+        cancel: &'a CancelToken,
+        progress: &'a mut dyn Progress,
+    ) -> Result<Self, CampaignError> {
+        let bundle = Bundle::open(&options.out).at(Stage::Pin, Cause::BadInput)?;
+        let journal = read_journal(&options.out).at(Stage::Pin, Cause::BadInput)?.records;
+        let out = fs::canonicalize(&options.out).at(Stage::Pin, Cause::HostUnfit)?;
+        let work = out.join(SCRATCH);
+        fs::create_dir_all(&work).at(Stage::Pin, Cause::HostUnfit)?;
+        remove_leftovers(&options.staging, Some(&work)).at(Stage::Pin, Cause::HostUnfit)?;
+        let claim = if options.keep_work { None } else { Some(claim(options, &work)?) };
+        let earlier = Some(Earlier { journal });
+        let context = Context {
+            file,
+            options,
+            bundle,
+            cancel,
+            progress,
+            times: Vec::new(),
+            work,
+            exceptions: Vec::new(),
+            earlier,
+            _claim: claim,
+        };
+        context.refuse_another_campaign()?;
+        context.remove_all_but_artifacts().at(Stage::Pin, Cause::HostUnfit)?;
+        Ok(context)
+    }
+
+    /// A changed campaign file is a new campaign (I2).
+    fn refuse_another_campaign(&self) -> Result<(), CampaignError> {
+        let Some(recorded) = self.bundle.file("campaign.toml") else { return Ok(()) };
+        if recorded.sha256 == self.file.sha256 {
+            return Ok(());
+        }
+        let (found, began) = (self.file.sha256, recorded.sha256);
+        let message = format!("the campaign file has digest {found}, this campaign began with {began}");
+        Err(CampaignError::new(Stage::Pin, Cause::BadInput, message))
+    }
+
+    fn remove_all_but_artifacts(&self) -> std::io::Result<()> {
+        for entry in fs::read_dir(&self.work)? {
+            let entry = entry?;
+            if entry.file_name() == ARTIFACTS {
+                continue;
+            }
+            if entry.file_type()?.is_dir() {
+                fs::remove_dir_all(entry.path())?
+            } else {
+                fs::remove_file(entry.path())?
+            }
+        }
+        Ok(())
+    }
+
+    /// What an earlier process recorded in this file, if it came that far.
+    pub(crate) fn recorded<T: DeserializeOwned>(
+        &self,
+        stage: Stage,
+        path: &str,
+    ) -> Result<Option<T>, CampaignError> {
+        let Some(file) = self.bundle.file(path).filter(|_| self.earlier.is_some()) else { return Ok(None) };
+        let bytes = file.read(self.bundle.dir()).at(stage, Cause::BadInput)?;
+        serde_json::from_slice(&bytes).map(Some).at(stage, Cause::BadInput)
+    }
+
+    /// Writes a file of the bundle; a resumed campaign may write again what an earlier process had written.
+    pub(crate) fn write_file(&self, stage: Stage, path: &str, bytes: &[u8]) -> Result<(), CampaignError> {
+        let written = match self.bundle.file(path).filter(|_| self.earlier.is_some()) {
+            Some(file) if file.sha256 == Sha256::of(bytes) => return Ok(()),
+            Some(_) => self.bundle.replace_file(path, bytes),
+            None => self.bundle.write_file(path, bytes),
+        };
+        written.map(drop).at(stage, Cause::HostUnfit)
+    }
+
     pub(crate) fn create(
         file: &'a CampaignFile,
         options: &'a Options,
@@ -115,6 +218,7 @@ impl<'a> Context<'a> {
             times: Vec::new(),
             work,
             exceptions: Vec::new(),
+            earlier: None,
             _claim: claim,
         })
     }
@@ -162,16 +266,24 @@ impl<'a> Context<'a> {
         self.bundle.append(kind, payload).map(drop).at(stage, Cause::HostUnfit)
     }
 
-    /// Writes one record of a finished stage as pretty JSON.
+    /// Writes one record of a finished stage as pretty JSON. A record of an earlier process must say the same: a campaign
+    /// goes on only with what it began with.
     pub(crate) fn record(
         &self,
         stage: Stage,
         path: &str,
         value: &impl Serialize,
-    ) -> Result<FileRef, CampaignError> {
+    ) -> Result<(), CampaignError> {
         let mut bytes = serde_json::to_vec_pretty(value).at(stage, Cause::Bug)?;
         bytes.push(b'\n');
-        self.bundle.write_file(path, &bytes).at(stage, Cause::HostUnfit)
+        match self.recorded::<serde_json::Value>(stage, path)? {
+            None => self.write_file(stage, path, &bytes),
+            Some(earlier) if Some(&earlier) == serde_json::from_slice(&bytes).ok().as_ref() => Ok(()),
+            Some(_) => {
+                let message = format!("{path} would not be what it was when this campaign began");
+                Err(CampaignError::new(stage, Cause::BadInput, message))
+            }
+        }
     }
 }
 

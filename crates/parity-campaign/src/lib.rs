@@ -37,7 +37,7 @@ mod stage;
 mod template;
 pub mod timing_record;
 
-pub use campaign::run_campaign;
+pub use campaign::{resume_campaign, run_campaign};
 pub use context::{Options, Progress, Silent, StageTime};
 pub use definition::{CampaignFile, Definition, DefinitionError};
 pub use divergence::{Divergence, first_divergence};

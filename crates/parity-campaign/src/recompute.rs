@@ -21,11 +21,10 @@ use crate::definition::{CampaignFile, Definition, DefinitionError, Row};
 use crate::error::with_causes;
 use crate::exception::Exception;
 use crate::record::{
-    Both, Measurable, MeasureRecord, PerformanceVerdict, RowOutcome, RowRecord, SemanticVerdict, Side,
-    TestRun,
+    Measurable, MeasureRecord, PerformanceVerdict, RowOutcome, RowRecord, SemanticVerdict, Side,
 };
 use crate::report::{Report, markdown, performance_verdict, semantic_verdict, stale_reviews};
-use crate::stage::classify::{self, Proofs, TEST_KIND, cover};
+use crate::stage::classify::{self, Proofs, TEST_KIND, cover, pair_up};
 use crate::stage::judge::{canonical_digest, expectation, outcome_from_evidence, rules};
 use crate::stage::measure::{judged, not_measured};
 
@@ -188,16 +187,7 @@ impl Check<'_> {
             }
         }
         let tests = self.journal.iter().filter(|record| record.kind == TEST_KIND);
-        let mut sides: BTreeMap<String, [Option<TestRun>; 2]> = BTreeMap::new();
-        for run in tests.filter_map(|record| record.payload::<TestRun>().ok()) {
-            let at = usize::from(run.side == Side::Candidate);
-            let name = run.record.clone();
-            sides.entry(name).or_default()[at] = Some(run);
-        }
-        let whole = sides.into_iter().filter_map(|(name, [baseline, candidate])| {
-            Some((name, Both { baseline: baseline?, candidate: candidate? }))
-        });
-        self.proofs = whole.collect();
+        self.proofs = pair_up(tests.filter_map(|record| record.payload().ok()).collect());
     }
 
     /// The report repeats the records of the stages.

@@ -63,7 +63,9 @@ pub struct Report {
     pub measurements: Vec<MeasureRecord>,
     /// What was left out, skipped or not covered.
     pub not_covered: Vec<String>,
-    /// How long each stage took.
+    /// How many processes worked on the campaign: more than one if it was resumed.
+    pub sessions: u64,
+    /// How long each stage took, in the last of them.
     pub stages: Vec<StageTime>,
 }
 

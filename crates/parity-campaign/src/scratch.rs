@@ -91,6 +91,11 @@ impl Drop for ScratchClaim {
 ///
 /// The directory cannot be read, or a folder cannot be removed.
 pub fn remove_leftover_scratch(directory: &Path) -> io::Result<Vec<PathBuf>> {
+    remove_leftovers(directory, None)
+}
+
+/// The same, but `keep` stays where it is: its new owner goes on with it, and claims it again.
+pub(crate) fn remove_leftovers(directory: &Path, keep: Option<&Path>) -> io::Result<Vec<PathBuf>> {
     let user = tempfile::tempfile_in(directory)?.metadata()?.uid();
     let mut removed = Vec::new();
     for entry in fs::read_dir(directory)? {
@@ -100,7 +105,7 @@ pub fn remove_leftover_scratch(directory: &Path) -> io::Result<Vec<PathBuf>> {
         if !(name.starts_with(PREFIX) && name.ends_with(SUFFIX)) {
             continue;
         }
-        match remove_claimed(&entry.path(), user) {
+        match remove_claimed(&entry.path(), user, keep) {
             Ok(folders) => removed.extend(folders),
             // Somebody else was faster.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -112,7 +117,7 @@ pub fn remove_leftover_scratch(directory: &Path) -> io::Result<Vec<PathBuf>> {
 }
 
 /// Removes what one claim names, unless its owner lives or it is not ours.
-fn remove_claimed(claim: &Path, user: u32) -> io::Result<Vec<PathBuf>> {
+fn remove_claimed(claim: &Path, user: u32, keep: Option<&Path>) -> io::Result<Vec<PathBuf>> {
     let meta = fs::symlink_metadata(claim)?;
     if !meta.is_file() || meta.uid() != user {
         return Ok(Vec::new());
@@ -136,8 +141,8 @@ fn remove_claimed(claim: &Path, user: u32) -> io::Result<Vec<PathBuf>> {
     if content.schema != SCHEMA {
         return Ok(Vec::new());
     }
-    let there: Vec<PathBuf> =
-        content.folders.into_iter().filter(Claimed::is_there).map(|folder| folder.path).collect();
+    let left = content.folders.into_iter().filter(Claimed::is_there).map(|folder| folder.path);
+    let there: Vec<PathBuf> = left.filter(|folder| Some(folder.as_path()) != keep).collect();
     for folder in &there {
         fs::remove_dir_all(folder)?;
     }
@@ -176,6 +181,18 @@ mod tests {
         let work = fs::canonicalize(&work).expect("there");
         assert_eq!(remove_leftover_scratch(directory.path()).expect("swept"), vec![work.clone()]);
         assert!(!work.exists() && scratch.path().exists());
+        assert_eq!(claims(directory.path()), 0);
+    }
+
+    #[test]
+    fn what_somebody_goes_on_with_stays() {
+        let directory = tempfile::tempdir().expect("a folder");
+        let scratch = tempfile::tempdir().expect("a folder");
+        abandon(ScratchClaim::new(directory.path(), &[scratch.path()]).expect("claimed"));
+        let keep = fs::canonicalize(scratch.path()).expect("there");
+        let removed = remove_leftovers(directory.path(), Some(&keep)).expect("swept");
+        assert_eq!(removed, Vec::<PathBuf>::new());
+        assert!(keep.exists());
         assert_eq!(claims(directory.path()), 0);
     }
 

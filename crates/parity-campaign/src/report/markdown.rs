@@ -392,7 +392,16 @@ fn bullet_list(out: &mut String, title: &str, lines: &[String]) -> fmt::Result {
 
 fn stage_times(report: &Report, out: &mut String) -> fmt::Result {
     let times = report.stages.iter().map(|time| format!("{} {:.1} s", time.stage, seconds(time.wall_ms)));
-    writeln!(out, "Wall time: {}", times.collect::<Vec<_>>().join(", "))
+    let last = if report.sessions > 1 { " of the last session" } else { "" };
+    writeln!(out, "Wall time{last}: {}", times.collect::<Vec<_>>().join(", "))?;
+    if report.sessions > 1 {
+        writeln!(
+            out,
+            "\nResumed: {} processes worked on this campaign, one after the other.",
+            report.sessions
+        )?;
+    }
+    Ok(())
 }
 
 fn seconds(milliseconds: u64) -> f64 {

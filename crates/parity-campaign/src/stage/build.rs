@@ -4,13 +4,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use canonical_json::Sha256;
 use cpu_placement::{CpuSet, SpawnError};
 use revision_pin::{
     BuildError, BuildRecord as PinnedBuild, Builder, Checkout, Comparison, Recipe, Target,
     TargetKind as PinnedTargetKind,
 };
 
-use crate::context::Context;
+use crate::context::{ARTIFACTS, Context};
 use crate::definition::{Definition, ReviewKind, Revision, TargetKind};
 use crate::error::{At, CampaignError, Cause};
 use crate::harness::{missing_flags, needed_flags};
@@ -27,6 +28,61 @@ pub(crate) struct Built {
 }
 
 pub(crate) fn build(context: &mut Context<'_>, pinned: &Checkouts) -> Result<Built, CampaignError> {
+    match context.recorded::<BuildRecord>(Stage::Build, RECORD)? {
+        Some(record) => build_again(context, pinned, record),
+        None => build_first(context, pinned),
+    }
+}
+
+const RECORD: &str = "records/build.json";
+
+/// Goes on with the artifacts of an earlier process, or makes them again: they must be the same bytes.
+fn build_again(
+    context: &mut Context<'_>,
+    pinned: &Checkouts,
+    record: BuildRecord,
+) -> Result<Built, CampaignError> {
+    let mut seed = context.options.seed.clone();
+    let mut harnesses = Vec::new();
+    for side in Side::BOTH {
+        let recorded = record.artifacts.get(side).sha256;
+        let kept = context.work.join(ARTIFACTS).join(side.letter()).join("harness");
+        let is_kept = Sha256::of_file(&kept).is_ok_and(|(found, _)| found == recorded);
+        if !is_kept {
+            remove_if_there(&kept).at(Stage::Build, Cause::HostUnfit)?;
+            let folder = context.work.join("build").join(side.letter());
+            let (_, built) = one(context, side, pinned.checkouts.get(side), &folder, seed.as_deref())?;
+            if built.artifact.sha256 != recorded {
+                let (name, found) = (side.name(), built.artifact.sha256);
+                let message =
+                    format!("{name}: the artifact has digest {found}, this campaign began with {recorded}");
+                return Err(CampaignError::new(Stage::Build, Cause::HostUnfit, message));
+            }
+            seed = Some(folder);
+        }
+        harnesses.push(kept);
+    }
+    let harness = Both::try_make(|side| {
+        let at = usize::from(side == Side::Candidate);
+        harnesses.get(at).cloned().ok_or("a harness is missing").at(Stage::Build, Cause::Bug)
+    })?;
+    let stops = growth_stops(context.definition(), record.growth);
+    Ok(Built { harness, record, stops })
+}
+
+fn remove_if_there(file: &Path) -> std::io::Result<()> {
+    match fs::remove_file(file) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn build_first(context: &mut Context<'_>, pinned: &Checkouts) -> Result<Built, CampaignError> {
+    // Artifacts of a process that was killed before it recorded them are worth nothing.
+    for side in Side::BOTH {
+        let left = context.work.join(ARTIFACTS).join(side.letter()).join("harness");
+        remove_if_there(&left).at(Stage::Build, Cause::HostUnfit)?;
+    }
     let definition = context.definition();
     let folder = |side: Side| context.work.join("build").join(side.letter());
     let folders = Both { baseline: folder(Side::Baseline), candidate: folder(Side::Candidate) };
@@ -51,7 +107,7 @@ pub(crate) fn build(context: &mut Context<'_>, pinned: &Checkouts) -> Result<Bui
         growth: growth(&comparison),
         equal_artifacts: comparison.same_artifact,
     };
-    context.record(Stage::Build, "records/build.json", &record)?;
+    context.record(Stage::Build, RECORD, &record)?;
     let stops = growth_stops(definition, record.growth);
     Ok(Built { harness, record, stops })
 }
@@ -90,7 +146,7 @@ fn one(
         .free_bytes(definition.host.free_disk_bytes)
         .node_lock(Some(context.options.node_lock.clone()))
         .cancel(context.cancel.clone());
-    let artifact = context.work.join("artifact").join(side.letter());
+    let artifact = context.work.join(ARTIFACTS).join(side.letter());
     fs::create_dir_all(&artifact).at(Stage::Build, Cause::HostUnfit)?;
     let built = builder.build(checkout, folder, &artifact.join("harness"), seed);
     keep_log(context, side, folder)?;
@@ -108,7 +164,7 @@ fn keep_log(context: &Context<'_>, side: Side, folder: &Path) -> Result<(), Camp
     // The log must not name folders of this machine.
     let hidden = text.replace(&*context.work.to_string_lossy(), "{work}");
     let path = format!("logs/build-{}.txt", side.name());
-    context.bundle.write_file(&path, hidden.as_bytes()).map(drop).at(Stage::Build, Cause::HostUnfit)
+    context.write_file(Stage::Build, &path, hidden.as_bytes())
 }
 
 fn refused(side: Side, error: BuildError) -> CampaignError {

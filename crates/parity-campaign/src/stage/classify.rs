@@ -20,6 +20,24 @@ pub(crate) const TEST_KIND: &str = "exception.test";
 /// Tests that were run, by the name of their record.
 pub(crate) type Proofs = BTreeMap<String, Both<TestRun>>;
 
+/// The tests that an earlier process ran to their end in both checkouts.
+pub(crate) fn proofs(context: &Context<'_>) -> Result<Proofs, CampaignError> {
+    context.earlier.as_ref().map_or(Ok(Proofs::new()), |earlier| Ok(pair_up(earlier.payloads(TEST_KIND)?)))
+}
+
+/// Runs of both checkouts by record; what has only one of them proves nothing.
+pub(crate) fn pair_up(runs: Vec<TestRun>) -> Proofs {
+    let mut sides: BTreeMap<String, [Option<TestRun>; 2]> = BTreeMap::new();
+    for run in runs {
+        let (name, at) = (run.record.clone(), usize::from(run.side == Side::Candidate));
+        sides.entry(name).or_default()[at] = Some(run);
+    }
+    let both = |(name, [baseline, candidate]): (String, [Option<TestRun>; 2])| {
+        Some((name, Both { baseline: baseline?, candidate: candidate? }))
+    };
+    sides.into_iter().filter_map(both).collect()
+}
+
 /// What the records cover of the difference between two reports of one row.
 ///
 /// A difference is covered when leaving out what the records name leaves no difference: nothing has to be listed for that,
@@ -188,10 +206,7 @@ fn keep(context: &Context<'_>, stdout: &Path, stderr: &Path) -> Result<(), Campa
             path.parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy().into_owned();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let bytes = fs::read(path).at(Stage::Classify, Cause::HostUnfit)?;
-        context
-            .bundle
-            .write_file(&format!("logs/exception-{folder}.{name}"), &bytes)
-            .at(Stage::Classify, Cause::HostUnfit)?;
+        context.write_file(Stage::Classify, &format!("logs/exception-{folder}.{name}"), &bytes)?;
     }
     Ok(())
 }

@@ -71,9 +71,14 @@ pub(crate) fn judge(
     finish(context, row, record)
 }
 
+/// Where the record of a row is.
+pub(crate) fn record_path(row: &Row) -> String {
+    format!("records/row-{}.json", row.name)
+}
+
 fn finish(context: &mut Context<'_>, row: &Row, record: RowRecord) -> Result<RowRecord, CampaignError> {
     context.timed(Stage::Classify, |context| {
-        context.record(Stage::Classify, &format!("records/row-{}.json", row.name), &record)?;
+        context.record(Stage::Classify, &record_path(row), &record)?;
         let folder = context.work.join("runs").join(&row.name);
         // Matching reports have done their duty (B3); differing ones were copied into the bundle.
         fs::remove_dir_all(&folder).at(Stage::Classify, Cause::HostUnfit)?;
@@ -247,7 +252,7 @@ fn describe_difference(
     for report in [left, right] {
         let (side, number) = (report.repetition.side, report.repetition.number);
         let path = format!("reports/{}-{}-{number}.json", row.name, side.name());
-        context.bundle.write_file(&path, &report.bytes).at(Stage::Compare, Cause::HostUnfit)?;
+        context.write_file(Stage::Compare, &path, &report.bytes)?;
         kept.push(path);
     }
     let first_divergence =

@@ -9,6 +9,7 @@ use canonical_json::Sha256;
 use cpu_placement::{CpuSet, Finished, LockError, NodeLock, Run};
 use paired_run::{
     Attempt, BoxError, Event, JournalRecorder, PairedRun, Processes, Reading, Recorder, RunOutcome, Subject,
+    events_of,
 };
 use paired_stats::{Judgement, PairedSample, Reason, Verdict};
 use tempfile::TempDir;
@@ -147,8 +148,8 @@ struct Counting<'a> {
     attempts: BTreeMap<String, u64>,
 }
 
-impl Recorder for Counting<'_> {
-    fn record(&mut self, event: &Event) -> Result<(), BoxError> {
+impl Counting<'_> {
+    fn count(&mut self, event: &Event) {
         let kind = match event {
             Event::AttemptEnded { .. } => Some("ended"),
             Event::AttemptInterrupted { .. } => Some("interrupted"),
@@ -158,6 +159,12 @@ impl Recorder for Counting<'_> {
         if let Some(kind) = kind {
             *self.attempts.entry(kind.to_owned()).or_default() += 1;
         }
+    }
+}
+
+impl Recorder for Counting<'_> {
+    fn record(&mut self, event: &Event) -> Result<(), BoxError> {
+        self.count(event);
         self.journal.record(event)
     }
 }
@@ -173,7 +180,12 @@ pub(crate) fn measure(
     let start = Instant::now();
     let definition = context.definition();
     let kind = format!("measure.{}", row.name);
-    let mut run = PairedRun::new(definition.measure.run.clone());
+    let earlier =
+        context.earlier.as_ref().map_or(Ok(Vec::new()), |earlier| events_of(earlier.records(), &kind));
+    let earlier = earlier.at(Stage::Measure, Cause::BadInput)?;
+    let mut run = PairedRun::resume(definition.measure.run.clone(), &earlier)
+        .at(Stage::Measure, Cause::BadInput)
+        .map_err(|error| error.in_row(&row.name))?;
     let (outcome, attempts) = context.timed(Stage::Measure, |context| {
         context.progress.note(&format!("row {}: {} pairs", row.name, definition.measure.run.pairs));
         let arm = |side: Side| Arm {
@@ -187,6 +199,7 @@ pub(crate) fn measure(
         let mut processes = Processes::new(arm(Side::Baseline), arm(Side::Candidate));
         let mut recorder =
             Counting { journal: JournalRecorder::new(&context.bundle, &kind), attempts: BTreeMap::new() };
+        earlier.iter().for_each(|event| recorder.count(event));
         let outcome = run.run(&mut processes, &mut recorder, context.cancel).map_err(|error| {
             // An attempt that was cancelled before its process started is an error of the run, not of the host.
             let cancelled = context.cancel.is_cancelled();

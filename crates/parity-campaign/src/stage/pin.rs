@@ -102,10 +102,7 @@ fn apply(
         );
         return Err(CampaignError::new(Stage::Pin, Cause::BadInput, message));
     }
-    context
-        .bundle
-        .write_file(&format!("inputs/{}", file.name), file.bytes())
-        .at(Stage::Pin, Cause::HostUnfit)?;
+    context.write_file(Stage::Pin, &format!("inputs/{}", file.name), file.bytes())?;
     apply_to(&file, patch.revision, checkouts).at(Stage::Pin, Cause::BadInput)?;
     Ok(AppliedPatch {
         kind: patch.kind,

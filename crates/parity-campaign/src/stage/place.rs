@@ -20,6 +20,45 @@ pub(crate) struct Placed {
 }
 
 pub(crate) fn place(context: &Context<'_>) -> Result<Placed, CampaignError> {
+    let placed = plan(context)?;
+    let Some(began) = context.recorded::<PlaceRecord>(Stage::Place, RECORD)? else {
+        context.record(Stage::Place, RECORD, &placed.record)?;
+        return Ok(placed);
+    };
+    refuse_another_host(&began, &placed.record)?;
+    Ok(Placed { record: began, ..placed })
+}
+
+const RECORD: &str = "records/place.json";
+
+/// Samples of two machines, or of two kernels, are not one experiment. A restart of the same machine is none of these.
+fn refuse_another_host(began: &PlaceRecord, found: &PlaceRecord) -> Result<(), CampaignError> {
+    let host = |record: &PlaceRecord| {
+        let mut host = record.host.clone();
+        if let Some(keys) = host.as_object_mut() {
+            keys.remove("boot_id");
+        }
+        host
+    };
+    let (began_host, found_host) = (host(began), host(found));
+    let keys = began_host.as_object().into_iter().flatten().map(|(key, _)| key);
+    let changed: Vec<&str> =
+        keys.filter(|key| began_host.get(*key) != found_host.get(*key)).map(String::as_str).collect();
+    if began_host != found_host {
+        let message = format!("the host is another than when this campaign began: {}", changed.join(", "));
+        return Err(CampaignError::new(Stage::Place, Cause::HostUnfit, message));
+    }
+    if began.measured_cpus != found.measured_cpus || began.plan != found.plan {
+        let message = format!(
+            "processes would run on CPUs {}, this campaign began on {}",
+            found.measured_cpus, began.measured_cpus
+        );
+        return Err(CampaignError::new(Stage::Place, Cause::HostUnfit, message));
+    }
+    Ok(())
+}
+
+fn plan(context: &Context<'_>) -> Result<Placed, CampaignError> {
     let topology = Topology::read().at(Stage::Place, Cause::HostUnfit)?;
     let cores = context.definition().placement.cores_per_process;
     let plan = widest_plan(&topology, cores).at(Stage::Place, Cause::HostUnfit)?;

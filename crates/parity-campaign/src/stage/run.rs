@@ -92,6 +92,19 @@ pub(crate) fn run(
     Ok(repetitions)
 }
 
+/// Why the metric cannot be measured, from what an earlier process recorded of a row.
+pub(crate) fn metric_missing(context: &Context<'_>, row: &Row) -> Result<Option<String>, CampaignError> {
+    let Some(earlier) = &context.earlier else { return Ok(None) };
+    let metric = &context.definition().measure.metric;
+    let of_row =
+        earlier.payloads::<RepetitionRecord>("repetition")?.into_iter().filter(|one| one.row == row.name);
+    let mut missing = of_row.map(|mut record| {
+        let side = record.side;
+        check_timing(&mut record, metric, side)
+    });
+    Ok(missing.find_map(|found| found))
+}
+
 /// One worker: takes jobs until none is left. Nobody holds the queue while a process runs.
 fn work_off(
     shared: &Shared<'_>,
