@@ -99,8 +99,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::testing::{canonical_document, document, some_rules};
-    use crate::{Form, digest};
+    use crate::testing::{canonical_document, document, records, some_rules};
+    use crate::{Form, canonicalize, digest};
 
     fn check(text: &[u8], rules: &Rules, read: usize) {
         let streamed = verify_by(read, &mut &text[..], rules).expect("memory can be read");
@@ -150,6 +150,11 @@ mod tests {
         fn a_stream_is_judged_like_a_slice(seed: Vec<u8>, rules: u8, read in 64..256_usize, before in 4000..4200_usize) {
             let rules = some_rules(rules);
             check(&document(&seed), &rules, read);
+            check(&records(&seed), &rules, read);
+            let mut canonical = Vec::new();
+            if canonicalize(&records(&seed), &rules, &mut canonical).is_ok() {
+                check(&canonical, &rules, read);
+            }
             // Long enough that keys leave the window and are compared later.
             let mut text = format!("{{\"A\":\"{}\",\"B\":", "x".repeat(before)).into_bytes();
             text.extend(canonical_document(&seed));
