@@ -151,5 +151,20 @@ pub(crate) fn make_parents(dir: &Path, path: &str) -> Result<(), StorageError> {
 }
 
 pub(crate) fn sync_parent(path: &Path) -> io::Result<()> {
-    path.parent().map_or(Ok(()), sync_dir)
+    // The parent of a bare name is the working directory, whose path is not the empty one.
+    let parent =
+        path.parent().map(|parent| if parent.as_os_str().is_empty() { Path::new(".") } else { parent });
+    parent.map_or(Ok(()), sync_dir)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_path_has_a_parent_that_can_be_waited_for() {
+        for path in ["bare-name", "./bare-name", "/tmp", "/", "src/file.rs"] {
+            assert!(sync_parent(Path::new(path)).is_ok(), "{path}");
+        }
+    }
 }
