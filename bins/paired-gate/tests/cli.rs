@@ -229,6 +229,21 @@ fn a_definition_that_was_changed_is_not_gone_on_with() {
     assert_eq!(code(&gate(&["resume", text(&out), "--lock-dir", text(dir.path())])), 4);
 }
 
+/// A bare name in the working directory, as the GitHub Action has it.
+#[test]
+fn a_run_may_stand_in_the_working_directory() {
+    let dir = tempfile::tempdir().unwrap();
+    let here = |args: &[&str]| {
+        let mut command = Command::new(assert_cmd::cargo::cargo_bin!("paired-gate"));
+        command.args(args).current_dir(dir.path()).output().unwrap()
+    };
+    let args = ["run", "--pairs", "5", "--warmups", "0", "--baseline", "true", "--candidate", "true"];
+    let run = here(&[&args[..], &["--out", "gate", "--lock-dir", "."]].concat());
+    assert_eq!(code(&run), 3, "{}", stderr(&run));
+    assert!(evidence::verify(dir.path().join("gate")).unwrap().is_intact());
+    assert_eq!(stdout(&here(&["decide", "gate"])), stdout(&run));
+}
+
 /// Arguments that nobody means: each is answered at once, and none by a bug of ours.
 #[test]
 fn arguments_without_sense_are_refused() {

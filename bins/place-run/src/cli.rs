@@ -48,6 +48,22 @@ fn dispatch(options: &Options) -> Ending {
     })
 }
 
+/// A result that could not be written: the machine's fault, not the input's.
+#[derive(Debug)]
+pub(crate) struct Unwritten(pub(crate) io::Error);
+
+impl std::fmt::Display for Unwritten {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("write the result")
+    }
+}
+
+impl std::error::Error for Unwritten {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.0)
+    }
+}
+
 /// Whose fault it was: the machine's, the input's, or ours.
 fn exit_of(error: &Error) -> Exit {
     if error
@@ -69,6 +85,7 @@ fn exit_of(error: &Error) -> Exit {
         None => {
             error.is::<PlanError>()
                 || error.is::<LockError>()
+                || error.is::<Unwritten>()
                 || matches!(error.downcast_ref(), Some(VerifyError::Refused { .. }))
                 || matches!(error.downcast_ref(), Some(TopologyError::Online { .. }))
         }
@@ -77,14 +94,11 @@ fn exit_of(error: &Error) -> Exit {
 }
 
 /// Prints a result: as one line of JSON, or as text for a reader.
-pub(crate) fn print(format: MessageFormat, json: &impl Serialize, human: &str) -> io::Result<()> {
+pub(crate) fn print(format: MessageFormat, json: &impl Serialize, human: &str) -> anyhow::Result<()> {
+    let text = match format {
+        MessageFormat::Json => serde_json::to_string(json)? + "\n",
+        MessageFormat::Human => human.to_owned(),
+    };
     let mut out = Output::stdout();
-    match format {
-        MessageFormat::Json => {
-            serde_json::to_writer(&mut out, json)?;
-            writeln!(out)?;
-        }
-        MessageFormat::Human => out.write_all(human.as_bytes())?,
-    }
-    out.flush()
+    Ok(out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Unwritten)?)
 }

@@ -13,7 +13,7 @@ use cpu_placement::{
 use serde::Serialize;
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2};
 
-use crate::cli::{Ending, print};
+use crate::cli::{Ending, Unwritten, print};
 use crate::options::{Numa, RunOptions, request};
 
 /// What happened, as JSON.
@@ -57,7 +57,8 @@ pub(crate) fn run(options: &RunOptions, format: MessageFormat) -> anyhow::Result
     tell(&message);
     if let Some((path, file)) = &mut record {
         let text = serde_json::to_string(&message)? + "\n";
-        file.write_all(text.as_bytes()).with_context(|| format!("write {}", path.display()))?;
+        let written = file.write_all(text.as_bytes()).map_err(Unwritten);
+        written.with_context(|| format!("keep the record {}", path.display()))?;
     }
     // The program owns stdout unless its output goes into a file, so this is its last line.
     if matches!(format, MessageFormat::Json) {

@@ -197,6 +197,47 @@ fn what_was_seen_is_recorded() {
     assert_eq!(message["finished"]["affinity"]["requested"], message["finished"]["affinity"]["at_end"]);
 }
 
+/// One line of JSON that names its schema, for every command.
+#[test]
+fn every_command_speaks_json() {
+    let server = machine("smt-2-socket");
+    let own = std::process::id().to_string();
+    let commands: [(&str, &[&str]); 5] = [
+        ("plan", &["--topology", &server]),
+        ("show", &["--topology", &server]),
+        ("run", &["--give-housekeeping", "--", "/bin/true"]),
+        ("verify", &["--pid", &own]),
+        ("host", &[]),
+    ];
+    for (command, rest) in commands {
+        let output = place_run(&["--message-format", "json", command]).args(rest).output().expect("it runs");
+        assert_eq!(output.status.code(), Some(0), "{command}: {output:?}");
+        let text = String::from_utf8(output.stdout).expect("JSON");
+        assert_eq!(text.lines().count(), 1, "{command}");
+        let message: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        assert_eq!(message["schema"], format!("kvrp.place-run.{command}/1"));
+    }
+}
+
+/// A full disk is not the input's fault, and a reader who has gone away is nobody's.
+#[test]
+fn results_that_cannot_be_written() {
+    for command in ["host", "show", "plan"] {
+        let server = machine("smt-2-socket");
+        let args: &[&str] = if command == "host" { &[command] } else { &[command, "--topology", &server] };
+        let run = Run::new(cargo_bin!("place-run")).args(args.iter().map(ToString::to_string));
+        let full = run.stdout(cpu_placement::Output::File("/dev/full".into()));
+        let finished = full.wait(&CancelToken::new()).expect("it starts");
+        assert_eq!(finished.outcome, Outcome::Exited(5), "{command}");
+    }
+    check(
+        &["run", "--give-housekeeping", "--record", "/dev/full", "--", "/bin/true"],
+        5,
+        "",
+        "keep the record",
+    );
+}
+
 #[test]
 fn stdin_is_passed_on() {
     let mut command = place_run(&["run", "--give-housekeeping", "--", "/bin/cat"]);
