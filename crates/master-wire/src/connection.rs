@@ -486,13 +486,13 @@ impl Connection {
             if self.session.awaited() == 0 {
                 return Err(CallError::Idle);
             }
-            let written = self.write()?;
+            self.write()?;
             if self.read()? {
                 if let Some(located) = self.take()? {
                     return Ok(located);
                 }
                 self.expire()?;
-            } else if !written {
+            } else {
                 self.wait()?;
             }
         }

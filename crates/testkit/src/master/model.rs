@@ -6,9 +6,9 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use master_wire::{
-    Buffer, BufferReplica, ClientStatus, Dialect, ErrorCode, List, Location, ObjectMeta, Outcome, PingReport,
-    Replica, ReplicaList, ReplicaStatus, ReplicaType, ReplicateConfig, Request, Response, Segment,
-    StorageConfig, Uuid, WireStr,
+    BatchPutStart, Buffer, BufferReplica, ClientStatus, Dialect, ErrorCode, List, Location, ObjectMeta,
+    Outcome, PingReport, PutStart, Replica, ReplicaList, ReplicaStatus, ReplicaType, ReplicateConfig,
+    Request, Response, Segment, StorageConfig, Uuid, WireStr,
 };
 
 /// What a real master takes as flags.
@@ -121,54 +121,10 @@ impl Model {
                 let results: Vec<_> = call.keys.iter().map(|key| Ok(self.exists(key, now))).collect();
                 reply(&Response::BatchExistKey((&results).into()));
             }
-            Request::GetReplicaList(call) => {
-                let found = self.find(call.key, now);
-                let replicas = found.map(|()| self.replicas(call.key));
-                reply(&Response::GetReplicaList(as_list(&replicas, self.lease_ms(), |_| {
-                    self.checksum(call.key)
-                })));
-            }
-            Request::BatchGetReplicaList(call) => {
-                let found: Vec<Outcome<()>> = call.keys.iter().map(|key| self.find(key, now)).collect();
-                let replicas: Vec<_> = call
-                    .keys
-                    .iter()
-                    .zip(found)
-                    .map(|(key, found)| found.map(|()| (key, self.replicas(key))))
-                    .collect();
-                let lists: Vec<_> = replicas
-                    .iter()
-                    .map(|replicas| match replicas {
-                        Ok((key, replicas)) => Ok(ReplicaList {
-                            replicas: replicas.into(),
-                            lease_ttl_ms: self.lease_ms(),
-                            object_checksum: self.checksum(*key),
-                        }),
-                        Err(code) => Err(*code),
-                    })
-                    .collect();
-                reply(&Response::BatchGetReplicaList((&lists).into()));
-            }
-            Request::PutStart(call) => {
-                let started = self.put(call.client_id, call.key, call.slice_length, &call.config, now);
-                let replicas = started.map(|()| self.replicas(call.key));
-                let result = replicas.as_ref().map(List::from).map_err(|code| *code);
-                reply(&Response::PutStart(result));
-            }
-            Request::BatchPutStart(call) => {
-                let started = self.put_all(&call, now);
-                let replicas: Vec<_> = call
-                    .keys
-                    .iter()
-                    .zip(started)
-                    .map(|(key, started)| started.map(|()| self.replicas(key)))
-                    .collect();
-                let lists: Vec<_> = replicas
-                    .iter()
-                    .map(|replicas| replicas.as_ref().map(List::from).map_err(|code| *code))
-                    .collect();
-                reply(&Response::BatchPutStart((&lists).into()));
-            }
+            Request::GetReplicaList(call) => self.answer_located(call.key, now, reply),
+            Request::BatchGetReplicaList(call) => self.answer_all_located(call.keys, now, reply),
+            Request::PutStart(call) => self.answer_started(&call, now, reply),
+            Request::BatchPutStart(call) => self.answer_all_started(&call, now, reply),
             Request::PutEnd(call) => {
                 reply(&Response::PutEnd(self.end(call.client_id, &call.object_meta, call.replica_type)));
             }
@@ -191,6 +147,54 @@ impl Model {
             Request::RemoveAll(call) => reply(&Response::RemoveAll(self.remove_all(call.force, now))),
             ref other => panic!("the stand-in does not know {}", other.rpc()),
         }
+    }
+
+    fn answer_located(&mut self, key: WireStr<'_>, now: Instant, reply: impl FnOnce(&Response<'_>)) {
+        let replicas = self.find(key, now).map(|()| self.replicas(key));
+        reply(&Response::GetReplicaList(self.located(key, &replicas)));
+    }
+
+    fn answer_all_located(
+        &mut self,
+        keys: List<'_, WireStr<'_>>,
+        now: Instant,
+        reply: impl FnOnce(&Response<'_>),
+    ) {
+        let found: Vec<Outcome<()>> = keys.iter().map(|key| self.find(key, now)).collect();
+        let replicas: Vec<_> =
+            keys.iter().zip(found).map(|(key, found)| found.map(|()| self.replicas(key))).collect();
+        let lists: Vec<_> =
+            keys.iter().zip(&replicas).map(|(key, replicas)| self.located(key, replicas)).collect();
+        reply(&Response::BatchGetReplicaList((&lists).into()));
+    }
+
+    fn located<'a>(
+        &self,
+        key: WireStr<'_>,
+        replicas: &'a Outcome<Vec<Replica<'a>>>,
+    ) -> Outcome<ReplicaList<'a>> {
+        let replicas = as_list(replicas)?;
+        let object_checksum = self.objects.get(key.as_bytes()).and_then(|object| object.checksum);
+        Ok(ReplicaList { replicas, lease_ttl_ms: self.lease_ms(), object_checksum })
+    }
+
+    fn answer_started(&mut self, call: &PutStart<'_>, now: Instant, reply: impl FnOnce(&Response<'_>)) {
+        let started = self.put(call.client_id, call.key, call.slice_length, &call.config, now);
+        let replicas = started.map(|()| self.replicas(call.key));
+        reply(&Response::PutStart(as_list(&replicas)));
+    }
+
+    fn answer_all_started(
+        &mut self,
+        call: &BatchPutStart<'_>,
+        now: Instant,
+        reply: impl FnOnce(&Response<'_>),
+    ) {
+        let started = self.put_all(call, now);
+        let of_key = |(key, started): (WireStr<'_>, Outcome<()>)| started.map(|()| self.replicas(key));
+        let replicas: Vec<_> = call.keys.iter().zip(started).map(of_key).collect();
+        let lists: Vec<_> = replicas.iter().map(as_list).collect();
+        reply(&Response::BatchPutStart((&lists).into()));
     }
 
     fn lease_ms(&self) -> u64 {
@@ -284,10 +288,6 @@ impl Model {
         Ok(())
     }
 
-    fn checksum(&self, key: WireStr<'_>) -> Option<u64> {
-        self.objects.get(key.as_bytes()).and_then(|object| object.checksum)
-    }
-
     fn replicas(&self, key: WireStr<'_>) -> Vec<Replica<'_>> {
         let Some(object) = self.objects.get(key.as_bytes()) else { return Vec::new() };
         let status = if object.complete { ReplicaStatus::COMPLETE } else { ReplicaStatus::PROCESSING };
@@ -305,7 +305,7 @@ impl Model {
         object.places.iter().filter_map(replica).collect()
     }
 
-    fn put_all(&mut self, call: &master_wire::BatchPutStart<'_>, now: Instant) -> Vec<Outcome<()>> {
+    fn put_all(&mut self, call: &BatchPutStart<'_>, now: Instant) -> Vec<Outcome<()>> {
         let count = call.keys.len();
         let strict = self.dialect >= Dialect::C;
         let groups = call.config.group_ids.map_or(count, |groups| groups.len());
@@ -456,17 +456,8 @@ fn rounded(size: u64) -> u64 {
     size.next_multiple_of(step)
 }
 
-fn as_list<'a>(
-    replicas: &'a Outcome<Vec<Replica<'a>>>,
-    lease_ttl_ms: u64,
-    checksum: impl Fn(()) -> Option<u64>,
-) -> Outcome<ReplicaList<'a>> {
-    match replicas {
-        Ok(replicas) => {
-            Ok(ReplicaList { replicas: replicas.into(), lease_ttl_ms, object_checksum: checksum(()) })
-        }
-        Err(code) => Err(*code),
-    }
+fn as_list<'a>(replicas: &'a Outcome<Vec<Replica<'a>>>) -> Outcome<List<'a, Replica<'a>>> {
+    replicas.as_ref().map(List::from).map_err(|code| *code)
 }
 
 /// An answer in which everything that can fail failed with this code; `None` if the call's result has no place for one.
