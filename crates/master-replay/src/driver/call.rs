@@ -101,8 +101,11 @@ fn lifecycle(
         (Op::MountSegment, Some(segment)) => {
             let size_bytes = event.size_bytes().unwrap_or_default();
             let mounted = context.clients.new_segment(event.client(), size_bytes);
-            let queued =
-                lane.submit(&MountSegment { segment: mounted.segment(), client_id }, index, deadline);
+            let queued = lane.submit(
+                &MountSegment { segment: mounted.segment(lane.session.dialect()), client_id },
+                index,
+                deadline,
+            );
             context.segments.insert(segment, mounted);
             queued
         }

@@ -25,7 +25,9 @@ pub(super) struct Mounted {
 }
 
 impl Mounted {
-    pub(super) fn segment(&self) -> Segment<'_> {
+    /// The segment as it is said in a dialect; hosts are named only in later ones.
+    pub(super) fn segment(&self, dialect: master_wire::Dialect) -> Segment<'_> {
+        let host = if dialect < master_wire::Dialect::C { "" } else { self.host.as_str() };
         Segment {
             id: self.id,
             name: self.name.as_bytes().into(),
@@ -33,7 +35,7 @@ impl Mounted {
             size: self.size_bytes,
             te_endpoint: self.endpoint.as_bytes().into(),
             protocol: "tcp".into(),
-            host_id: self.host.as_bytes().into(),
+            host_id: host.into(),
         }
     }
 }
@@ -136,7 +138,7 @@ fn register(
     client: u32,
     segment: &Mounted,
 ) -> Result<(), ReplayError> {
-    let segments = [segment.segment()];
+    let segments = [segment.segment(connection.dialect())];
     let call = ReMountSegment { segments: (&segments).into(), client_id: clients.id(client) };
     let name = || trace.client_name(client).to_owned();
     let answer = connection

@@ -189,6 +189,8 @@ struct Part {
     first: u32,
     /// The client to be pinged next.
     at: u32,
+    /// Whether anybody was pinged in this sweep.
+    pinged: bool,
     next_sweep: Instant,
     /// The client whose ping is in flight, and since when.
     waiting: Option<(u32, Instant)>,
@@ -211,6 +213,7 @@ impl Sweeps<'_> {
             lane: Lane::new(dialect, 1),
             first,
             at: first,
+            pinged: false,
             next_sweep: now,
             waiting: None,
         };
@@ -245,10 +248,13 @@ impl Sweeps<'_> {
         }
         while part.waiting.is_none() && !stopping && part.lane.broken.is_none() && part.next_sweep <= now {
             let Some(client) = self.next_client(part, step) else {
-                part.at = part.first;
-                part.next_sweep = Instant::now() + self.interval;
+                // A sweep that found nobody registered is repeated soon: the first ping follows the registration.
+                let pause = if part.pinged { self.interval } else { LOOK_EVERY.min(self.interval) };
+                (part.at, part.pinged) = (part.first, false);
+                part.next_sweep = Instant::now() + pause;
                 break;
             };
+            part.pinged = true;
             self.ping(part, stream, client);
         }
         part.waiting.map_or(part.next_sweep.max(now), |(_, since)| since + self.timeout)

@@ -307,7 +307,8 @@ impl Drive {
         let (head, outcomes) = read(0)?;
         let PartHead { origin_monotonic_us, heartbeats, engine, left_mounted, mut progress_cpu_ns } = head;
         let pings = Vec::new();
-        let mut replayed = Replayed { outcomes, origin_monotonic_us, heartbeats, pings, engine, left_mounted };
+        let mut replayed =
+            Replayed { outcomes, origin_monotonic_us, heartbeats, pings, engine, left_mounted };
         for index in 1..count.get() {
             let (head, outcomes) = read(index)?;
             replayed.outcomes.merge(&trace, &outcomes, |event| shares.shard_of(event) == index);
