@@ -4,7 +4,7 @@ use clap::{Args, Parser, Subcommand};
 use command_line::{Exit, MessageFormat};
 use parity_campaign::demo::Fault;
 
-use crate::{demo, exceptions, run, verify};
+use crate::{demo, exceptions, qualify, run, verify};
 
 /// Compare two revisions of a KV-cache replay harness: behaviour first, then speed.
 #[derive(Debug, Parser)]
@@ -23,6 +23,8 @@ enum Command {
     Run(RunArgs),
     /// Go on with a campaign that was interrupted or killed: no sample is lost and none is taken twice
     Resume(ResumeArgs),
+    /// Search the capacity of one row on the baseline, freeze it, and hold it against the candidate
+    Qualify(QualifyArgs),
     /// Try the whole protocol on a small harness that comes with this command
     Demo(DemoArgs),
     /// Write a campaign file with pinned revisions to start from
@@ -80,6 +82,31 @@ pub(crate) struct ResumeArgs {
     /// The campaign file it began with; a changed file is refused
     #[arg(long, value_name = "FILE")]
     pub(crate) campaign: PathBuf,
+    #[command(flatten)]
+    pub(crate) place: PlaceArgs,
+}
+
+/// Search a capacity.
+#[derive(Debug, Args)]
+pub(crate) struct QualifyArgs {
+    /// The campaign file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) campaign: PathBuf,
+    /// The row; only its num_gpu_blocks varies
+    #[arg(long, value_name = "NAME")]
+    pub(crate) row: String,
+    /// The capacity to start from, instead of the row's own
+    #[arg(long, value_name = "BLOCKS")]
+    pub(crate) around: Option<u64>,
+    /// Distance between two capacities, in blocks
+    #[arg(long, value_name = "BLOCKS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) step: u64,
+    /// Capacities on each side of the first
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    pub(crate) steps: u64,
+    /// Where the evidence goes; must not exist
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: PathBuf,
     #[command(flatten)]
     pub(crate) place: PlaceArgs,
 }
@@ -157,6 +184,7 @@ pub(crate) fn run() -> Exit {
     let result = match &cli.command {
         Command::Run(args) => run::run(args, cli.message_format),
         Command::Resume(args) => run::resume(args, cli.message_format),
+        Command::Qualify(args) => qualify::run(args, cli.message_format),
         Command::Demo(args) => demo::run(args, cli.message_format),
         Command::Init(args) => run::init(args),
         Command::Verify(args) => verify::run(args, cli.message_format),

@@ -17,10 +17,11 @@ pub(crate) fn resume(args: &ResumeArgs, format: MessageFormat) -> Result<Exit, F
     let file = read_campaign(&args.campaign)?;
     let options = options(&args.dir, &args.place);
     let report = under_signals(format, |cancel, console| resume_campaign(&file, &options, cancel, console))?;
+    Console::new(format).finish(&report)?;
     Ok(exit_of(&report))
 }
 
-fn options(out: &Path, args: &PlaceArgs) -> Options {
+pub(crate) fn options(out: &Path, args: &PlaceArgs) -> Options {
     let mut options = Options::new(out);
     options.repository = args.repo.clone();
     options.trace = args.trace.clone();
@@ -35,7 +36,7 @@ fn options(out: &Path, args: &PlaceArgs) -> Options {
     options
 }
 
-fn read_campaign(path: &Path) -> Result<CampaignFile, Failure> {
+pub(crate) fn read_campaign(path: &Path) -> Result<CampaignFile, Failure> {
     CampaignFile::read(path).map_err(|error| {
         Failure::new(Exit::BadInput, format!("{}: {}", path.display(), describe_error(&error)))
     })
@@ -47,23 +48,22 @@ pub(crate) fn campaign(
     options: &Options,
     format: MessageFormat,
 ) -> Result<Report, Failure> {
-    under_signals(format, |cancel, console| run_campaign(file, options, cancel, console))
+    let report = under_signals(format, |cancel, console| run_campaign(file, options, cancel, console))?;
+    Console::new(format).finish(&report)?;
+    Ok(report)
 }
 
-/// Runs a campaign that a signal may interrupt, and prints its report.
-fn under_signals(
+/// Runs something that a signal may interrupt.
+pub(crate) fn under_signals<T>(
     format: MessageFormat,
-    body: impl FnOnce(&CancelToken, &mut Console) -> Result<Report, CampaignError>,
-) -> Result<Report, Failure> {
+    body: impl FnOnce(&CancelToken, &mut Console) -> Result<T, CampaignError>,
+) -> Result<T, Failure> {
     let interrupt = Interrupt::install()
         .map_err(|error| Failure::new(Exit::HostUnfit, format!("install signal handlers: {error}")))?;
     let cancel = CancelToken::from_flag(interrupt.flag());
     let mut console = Console::new(format);
     match body(&cancel, &mut console) {
-        Ok(report) => {
-            console.finish(&report)?;
-            Ok(report)
-        }
+        Ok(result) => Ok(result),
         Err(error) if error.cause == Cause::Cancelled => {
             let exit = interrupt.exit().unwrap_or(Exit::Signal(2));
             Err(Failure::new(exit, describe_error(&error)))

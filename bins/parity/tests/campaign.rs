@@ -297,6 +297,13 @@ fn a_difference_is_shown_by_shape() {
 }
 
 #[test]
+fn a_counter_that_is_not_the_golden_seeds_is_named() {
+    let seed = "expected = { pressure_events = 1000000, requests_with_reuse = 1000000 }";
+    let scene = Scene::honest().edit("engine = ", format!("{seed}\nengine = "));
+    check(&scene, &[0, 3], &["drift from the golden seed: pressure_events was 1000000, is "]);
+}
+
+#[test]
 fn a_differing_row_is_measured_only_when_asked() {
     let changed = edit_pointer(reports::SGLANG_AGGREGATED, "/summary/max_itl_ms", "12.5");
     let scene = || {
@@ -740,6 +747,39 @@ fn a_proved_exception_covers_its_difference_and_nothing_else() {
     excepted(&[broad], &[0, 3], &["`/summary/*` is wider than what differs"]);
     excepted(&[("pointers =", "rows = [\"absent\"]\npointers =")], &[4], &["row \"absent\""]);
     excepted(&[("\"accepted\"", "\"TO BE WRITTEN\"")], &[4], &["disposition: is still to be written"]);
+}
+
+/// The demonstration's harness is a real simulation: its response to capacity is real.
+#[test]
+fn a_capacity_is_searched_on_the_baseline_and_held_against_the_candidate() {
+    use parity_campaign::demo::{Fault, create};
+    for (fault, code, says) in [
+        (None, 0, "Both revisions qualify with"),
+        (Some(Fault::Flood), 1, "qualifies on the baseline and not on the candidate"),
+    ] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let demo = create(&folder.path().join("demo"), fault).expect("a demonstration");
+        let file = parity_campaign::demo_campaign(&demo, &folder.path().join("demo")).expect("a campaign");
+        let campaign = folder.path().join("demo/campaign.toml");
+        fs::write(&campaign, &file.bytes).expect("a campaign");
+        let row = &file.definition.rows[0];
+        let out = folder.path().join("evidence");
+        let qualify = |row: &str, out: &Path| {
+            let mut command = parity();
+            let around = (file.definition.rows[0].num_gpu_blocks + 3).to_string();
+            command.args(["qualify", "--row", row, "--around", &around, "--step", "3", "--steps", "1"]);
+            command.arg("--campaign").arg(&campaign).arg("--out").arg(out);
+            command.arg("--node-lock").arg(folder.path()).arg("--staging").arg(folder.path());
+            command
+        };
+        qualify(&row.name, &out).assert().code(code).stdout(predicates::str::contains(says));
+        let record = fs::read(out.join(format!("records/qualify-{}.json", row.name))).expect("a record");
+        let found: parity_campaign::Qualification = serde_json::from_slice(&record).expect("a search");
+        let blocks: Vec<u64> = found.probes.iter().map(|probe| probe.num_gpu_blocks).collect();
+        assert_eq!(blocks, [row.num_gpu_blocks, row.num_gpu_blocks + 3, row.num_gpu_blocks + 6]);
+        assert!(found.chosen.is_some() && evidence::verify(&out).expect("a bundle").is_intact());
+        qualify("absent", &folder.path().join("other")).assert().code(4);
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use cpu_placement::CancelToken;
 use serde_json::json;
 
 use crate::context::{Context, Options, Progress};
-use crate::definition::{AUTHORITATIVE_METRIC, CampaignFile, Definition};
+use crate::definition::{AUTHORITATIVE_METRIC, CampaignFile, Definition, Row};
 use crate::error::{At, CampaignError, Cause, with_causes};
 use crate::exception::Exception;
 use crate::record::{
@@ -18,6 +18,7 @@ use crate::scratch::remove_leftover_scratch;
 use crate::stage::Stage;
 use crate::stage::build::{self, Built};
 use crate::stage::classify::{self, Proofs};
+use crate::stage::search::{self, Neighbourhood, Qualification, Search};
 use crate::stage::slice::Sliced;
 use crate::stage::{cleanup, judge, measure, pin, place, run, slice};
 
@@ -71,6 +72,63 @@ fn finish(mut context: Context<'_>, leftovers: &[PathBuf]) -> Result<Report, Cam
             Err(error)
         }
     }
+}
+
+/// Searches a capacity for one row: probes the neighbourhood of a seed on the baseline only, freezes one value by a rule that
+/// is fixed beforehand, and holds it against the candidate (Q4).
+///
+/// The bundle in `options.out` has the whole response; no row is compared and nothing is timed.
+///
+/// # Errors
+///
+/// As for [`run_campaign`]; and the campaign has no such row.
+pub fn qualify_row(
+    file: &CampaignFile,
+    options: &Options,
+    row: &str,
+    neighbourhood: Neighbourhood,
+    cancel: &CancelToken,
+    progress: &mut dyn Progress,
+) -> Result<Qualification, CampaignError> {
+    let Some(row) = file.definition.rows.iter().find(|known| known.name == row) else {
+        let names: Vec<&str> = file.definition.rows.iter().map(|row| row.name.as_str()).collect();
+        let message = format!("the campaign has no row {row:?}, only {}", names.join(", "));
+        return Err(CampaignError::new(Stage::Qualify, Cause::BadInput, message));
+    };
+    remove_leftover_scratch(&options.staging).at(Stage::Pin, Cause::HostUnfit)?;
+    let mut context = Context::create(file, options, cancel, progress)?;
+    match search_row(&mut context, row, neighbourhood) {
+        Ok(found) => {
+            context.bundle.seal().map(drop).at(Stage::Report, Cause::HostUnfit)?;
+            Ok(found)
+        }
+        Err(error) => {
+            give_up(&context, &error);
+            Err(error)
+        }
+    }
+}
+
+fn search_row(
+    context: &mut Context<'_>,
+    row: &Row,
+    neighbourhood: Neighbourhood,
+) -> Result<Qualification, CampaignError> {
+    begin(context)?;
+    let pinned = context.timed(Stage::Pin, |context| pin::pin(context))?;
+    let built = context.timed(Stage::Build, |context| build::build(context, &pinned))?;
+    let sliced = context.timed(Stage::Slice, |context| slice::slice(context, pinned.baseline()))?;
+    let placed = context.timed(Stage::Place, |context| place::place(context))?;
+    let search = Search {
+        row,
+        harness: &built.harness,
+        trace: &sliced.path,
+        totals: sliced.totals,
+        sets: &placed.correctness,
+    };
+    let found = context.timed(Stage::Qualify, |context| search::search(context, &search, neighbourhood))?;
+    context.timed(Stage::Cleanup, |context| cleanup::clean_up(context))?;
+    Ok(found)
 }
 
 /// Leaves a bundle that says why it has no end.

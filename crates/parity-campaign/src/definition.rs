@@ -1,6 +1,6 @@
 //! The campaign file: everything that decides a verdict, fixed before anything runs.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
@@ -321,6 +321,10 @@ pub struct Row {
     pub router_queue_threshold: Option<f64>,
     /// The pressure band (Q3).
     pub pressure: PressureBand,
+    /// Counters of the baseline's report as a golden seed recorded them (Q5); what differs is named as drift and decides
+    /// nothing.
+    #[serde(default)]
+    pub expected: BTreeMap<String, u64>,
 }
 
 /// The canonical form of a report.

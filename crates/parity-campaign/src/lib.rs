@@ -37,7 +37,7 @@ mod stage;
 mod template;
 pub mod timing_record;
 
-pub use campaign::{resume_campaign, run_campaign};
+pub use campaign::{qualify_row, resume_campaign, run_campaign};
 pub use context::{Options, Progress, Silent, StageTime};
 pub use definition::{CampaignFile, Definition, DefinitionError};
 pub use divergence::{Divergence, first_divergence};
@@ -57,5 +57,6 @@ pub use report::{
 };
 pub use scratch::{ScratchClaim, remove_leftover_scratch};
 pub use stage::Stage;
+pub use stage::search::{Neighbourhood, Probe, Qualification};
 pub use stage::slice::TRACES_VARIABLE;
 pub use template::{InitError, InitRequest, demo_campaign, init};

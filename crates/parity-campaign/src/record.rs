@@ -8,7 +8,7 @@ use canonical_json::{DiffGroup, Sha256};
 use paired_stats::Judgement;
 use serde::{Deserialize, Serialize};
 
-use crate::coverage::Coverage;
+use crate::coverage::{Coverage, Drift};
 use crate::definition::{PatchKind, PatchTarget};
 use crate::divergence::Divergence;
 
@@ -207,6 +207,8 @@ pub struct RowRecord {
     pub coverage: Both<Option<Coverage>>,
     /// The first differences, when something differs.
     pub difference: Option<DifferenceRecord>,
+    /// Counters of the baseline that are not those of the row's golden seed.
+    pub drift: Vec<Drift>,
     /// What exception records cover of a difference between the revisions, where the campaign has records.
     pub classification: Option<Classification>,
     /// The conclusion.

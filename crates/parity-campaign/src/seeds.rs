@@ -1,5 +1,7 @@
 //! The qualified seeds of PARITY Q5: starting points and drift detectors, not constants.
 
+use std::collections::BTreeMap;
+
 use crate::definition::{Engine, PressureBand, Row, Topology, TransferTiming};
 
 /// The authoritative matrix (B1) with the seed configurations.
@@ -50,6 +52,7 @@ fn row(name: &str, engine: Engine, num_gpu_blocks: u64, pressure: PressureBand) 
         kv_transfer_timing: None,
         router_queue_threshold: None,
         pressure,
+        expected: BTreeMap::new(),
     }
 }
 

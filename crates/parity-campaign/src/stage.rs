@@ -93,4 +93,5 @@ pub(crate) mod measure;
 pub(crate) mod pin;
 pub(crate) mod place;
 pub(crate) mod run;
+pub(crate) mod search;
 pub(crate) mod slice;

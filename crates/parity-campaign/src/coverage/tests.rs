@@ -39,6 +39,7 @@ fn row(name: &str) -> Row {
         kv_transfer_bandwidth_gb_per_s: disaggregated.then_some(100.0),
         kv_transfer_timing: disaggregated.then_some(TransferTiming::FullPrompt),
         router_queue_threshold: (name == QUEUED).then_some(0.5),
+        expected: std::collections::BTreeMap::new(),
         pressure: PressureBand { min: band.0, max: band.1 },
     }
 }

@@ -1,5 +1,7 @@
 //! The four frozen rows of the demonstration.
 
+use std::collections::BTreeMap;
+
 use crate::definition::{Engine, PressureBand, Row, Topology, TransferTiming};
 
 /// The capacities were found by replaying the trace of the demonstration on the baseline over a range of them: each is inside its
@@ -45,6 +47,7 @@ fn row(name: &str, engine: Engine, topology: Topology, num_gpu_blocks: u64) -> R
         kv_transfer_bandwidth_gb_per_s: disaggregated.then_some(100.0),
         kv_transfer_timing: disaggregated.then_some(TransferTiming::FullPrompt),
         router_queue_threshold: None,
+        expected: BTreeMap::new(),
         pressure: if disaggregated {
             PressureBand { min: 10, max: 20 }
         } else {

@@ -190,6 +190,11 @@ fn row_details(row: &RowRecord, out: &mut String) -> fmt::Result {
         RowOutcome::TargetFailed { fault } => vec![fault.clone()],
         RowOutcome::StopForReview { reason } => vec![reason.clone()],
     };
+    let drift = row.drift.iter().map(|drift| {
+        let found = drift.found.as_ref().map_or("not counted".to_owned(), ToString::to_string);
+        format!("drift from the golden seed: {} was {}, is {found}", drift.name, drift.expected)
+    });
+    let lines: Vec<String> = lines.into_iter().chain(drift).collect();
     if lines.is_empty() && row.difference.is_none() {
         return Ok(());
     }

@@ -13,6 +13,7 @@ fn row(outcome: RowOutcome) -> RowRecord {
         equal: true,
         coverage: Both { baseline: None, candidate: None },
         difference: None,
+        drift: Vec::new(),
         classification: None,
         outcome,
     }

@@ -6,7 +6,7 @@ use canonical_json::{CanonicalError, DiffLimits, Exclusion, Rules, Unordered, di
 
 use crate::canonical_report::ReportError;
 use crate::context::Context;
-use crate::coverage::{Coverage, Expectation, WorkloadTotals};
+use crate::coverage::{CounterValue, Coverage, Expectation, WorkloadTotals};
 use crate::definition::{Canonical, Definition, Row};
 use crate::divergence::first_divergence;
 use crate::error::{At, CampaignError, Cause, with_causes};
@@ -161,6 +161,7 @@ fn compare(
         equal,
         coverage: Both { baseline: None, candidate: None },
         difference,
+        drift: Vec::new(),
         classification: None,
         outcome,
     })
@@ -281,6 +282,10 @@ fn qualify(
         let report = of(reports, side).into_iter().next()?;
         findings.take(side, Coverage::check(&report.bytes, &expectation))
     });
+    if let Some(baseline) = &checked[0] {
+        let seed = row.expected.iter().map(|(name, count)| (name.as_str(), CounterValue::Count(*count)));
+        record.drift = baseline.drift(seed);
+    }
     record.coverage = Both { baseline: checked[0].take(), candidate: checked[1].take() };
     if let Some(outcome) = findings.outcome(&record.outcome) {
         record.outcome = outcome;
@@ -346,6 +351,7 @@ impl RowRecord {
             equal: false,
             coverage: Both { baseline: None, candidate: None },
             difference: None,
+            drift: Vec::new(),
             classification: None,
             outcome: RowOutcome::TargetFailed { fault },
         }

@@ -44,13 +44,13 @@ fn jobs() -> VecDeque<Job> {
 }
 
 /// What every process of a row shares.
-struct Shared<'a> {
-    definition: &'a Definition,
-    row: &'a Row,
-    harness: &'a Both<PathBuf>,
-    trace: &'a Path,
-    folder: &'a Path,
-    cancel: &'a CancelToken,
+pub(crate) struct Workload<'a> {
+    pub(crate) definition: &'a Definition,
+    pub(crate) row: &'a Row,
+    pub(crate) harness: &'a Both<PathBuf>,
+    pub(crate) trace: &'a Path,
+    pub(crate) folder: &'a Path,
+    pub(crate) cancel: &'a CancelToken,
 }
 
 pub(crate) fn run(
@@ -61,7 +61,7 @@ pub(crate) fn run(
     sets: &[CpuSet],
 ) -> Result<Vec<Repetition>, CampaignError> {
     let folder = context.work.join("runs").join(&row.name);
-    let shared = Shared {
+    let shared = Workload {
         definition: context.definition(),
         row,
         harness,
@@ -107,7 +107,7 @@ pub(crate) fn metric_missing(context: &Context<'_>, row: &Row) -> Result<Option<
 
 /// One worker: takes jobs until none is left. Nobody holds the queue while a process runs.
 fn work_off(
-    shared: &Shared<'_>,
+    shared: &Workload<'_>,
     queue: &Mutex<VecDeque<Job>>,
     set: &CpuSet,
     results: &mpsc::Sender<Result<Repetition, CampaignError>>,
@@ -121,7 +121,17 @@ fn work_off(
     }
 }
 
-fn one(shared: &Shared<'_>, job: Job, set: &CpuSet) -> Result<Repetition, CampaignError> {
+/// One repetition apart from the others.
+pub(crate) fn one_repetition(
+    workload: &Workload<'_>,
+    side: Side,
+    number: u32,
+    set: &CpuSet,
+) -> Result<Repetition, CampaignError> {
+    one(workload, Job { side, number }, set)
+}
+
+fn one(shared: &Workload<'_>, job: Job, set: &CpuSet) -> Result<Repetition, CampaignError> {
     let folder = shared.folder.join(format!("{}{}", job.side.letter(), job.number));
     fs::create_dir_all(&folder).at(Stage::Run, Cause::HostUnfit)?;
     let (report, timings) = (folder.join("report.jsonl"), folder.join("timing.jsonl"));
@@ -137,7 +147,7 @@ fn one(shared: &Shared<'_>, job: Job, set: &CpuSet) -> Result<Repetition, Campai
     Ok(Repetition { side: job.side, number: job.number, report, record, metric_missing })
 }
 
-fn prepared(shared: &Shared<'_>, side: Side, folder: &Path, set: &CpuSet, outputs: Outputs<'_>) -> Run {
+fn prepared(shared: &Workload<'_>, side: Side, folder: &Path, set: &CpuSet, outputs: Outputs<'_>) -> Run {
     harness_run(shared.harness.get(side), folder, set, shared.definition).args(arguments(
         shared.definition,
         shared.row,
@@ -159,7 +169,7 @@ pub(crate) fn harness_run(program: &Path, folder: &Path, set: &CpuSet, definitio
 }
 
 fn describe(
-    shared: &Shared<'_>,
+    shared: &Workload<'_>,
     job: Job,
     set: &CpuSet,
     run: &Run,
