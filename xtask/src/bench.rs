@@ -7,8 +7,9 @@ use anyhow::Result;
 use crate::process::{cargo, hand_over, root};
 
 /// A task, the package that owns it and its bench target.
-const TASKS: [(&str, &str, &str); 6] = [
+const TASKS: [(&str, &str, &str); 7] = [
     ("canonical-json", "canonical-json", "targets"),
+    ("master-replay", "master-replay", "targets"),
     ("master-wire", "master-wire", "targets"),
     ("mooncake-trace", "mooncake-trace", "targets"),
     ("placement", "cpu-placement", "targets"),

@@ -3,9 +3,9 @@
 use canonical_json::Text;
 
 use super::error::Fault;
-use super::row::{Bad, Field, Item, Node, Row, shortened};
+use super::row::{Bad, Field, Fields, Item, Node, Row, shortened};
 use super::rule::Rule;
-use super::strings::Interner;
+use super::strings::{Hash, Interner};
 use super::trace::{Columns, Dialect, Mount, NONE, Op, Phase, Row as EventRow, Trace, Write};
 
 /// Builds a trace row by row; every row that breaks a rule is refused.
@@ -28,6 +28,7 @@ pub(crate) struct Builder {
 
 /// What later checks of the same row need.
 struct Common {
+    id: Hash,
     op: Op,
     phase: Phase,
     /// Nothing for a client that no event had before.
@@ -55,7 +56,8 @@ impl Builder {
 
     fn header(&mut self, row: &Row<'_>) -> Result<(), Bad> {
         let has = |field| row.has(field);
-        if !(has(Field::Type) || has(Field::Version) || has(Field::TimeUnit)) {
+        let is_header = has(Field::Type) || has(Field::Version) || has(Field::TimeUnit);
+        if !is_header && (row.unknown.is_some() || row.first(Field::Metadata.alone().not()).is_some()) {
             return Err(Bad::new(Rule::HField, row.begin(0), "the first row is not the header of a trace"));
         }
         let dialect = match row.get(Field::Version) {
@@ -67,7 +69,7 @@ impl Builder {
             },
         };
         if dialect != Some(Dialect::Unversioned) {
-            check_known(row, Rule::HField, Field::is_of_header)?;
+            check_known(row, Rule::HField, Fields::HEADER)?;
         }
         check_word(row, Field::Type, "master_rpc_trace", Rule::HType)?;
         let Some(dialect) = dialect else {
@@ -107,7 +109,7 @@ impl Builder {
 
     fn event(&mut self, dialect: Dialect, row: &Row<'_>) -> Result<(), Bad> {
         check_members(dialect, row)?;
-        self.check_new_id(row)?;
+        let id = self.check_new_id(row)?;
         let client = self.client(row)?;
         let op = required_text(row, Field::Op, Rule::EOp)?;
         let phase = self.phase(dialect, row)?;
@@ -116,7 +118,7 @@ impl Builder {
         let keys = self.columns.keys.len();
         self.take_keys(row, op)?;
         self.take_dependencies(row)?;
-        let common = Common { op, phase, client, timestamp_us, keys };
+        let common = Common { id, op, phase, client, timestamp_us, keys };
         let mut link = NONE;
         if dialect != Dialect::V1 {
             link = self.lifecycle(dialect, row, &common)?;
@@ -131,22 +133,26 @@ impl Builder {
         if op == Op::BatchPutStart {
             link = self.begin_write(row, keys)?;
         } else if dialect != Dialect::Unversioned {
-            let is_write_field =
-                |field| matches!(field, Field::ValueSizes | Field::ValueSlices | Field::ReplicaNum);
-            check_absent(row, is_write_field, Rule::FPutFields, op)?;
+            check_absent(row, Fields::WRITE, Rule::FPutFields, op)?;
         }
         if op.is_finaliser() {
             link = self.finalise(row, &common)?;
         } else if dialect != Dialect::Unversioned {
-            check_absent(row, |field| field == Field::PutStart, Rule::FPutStart, op)?;
+            check_absent(row, Field::PutStart.alone(), Rule::FPutStart, op)?;
         }
         self.accept(row, &common, link)
     }
 
-    fn check_new_id(&mut self, row: &Row<'_>) -> Result<(), Bad> {
+    /// Gives the id's hash, with which it is kept once the row has been accepted.
+    fn check_new_id(&mut self, row: &Row<'_>) -> Result<Hash, Bad> {
         let id = required_text(row, Field::Id, Rule::EId)?;
-        match self.find(Names::Ids, id) {
-            None => Ok(()),
+        let mut decoded = std::mem::take(&mut self.text);
+        let name = decode(id, &mut decoded);
+        let hash = self.ids.hash(name);
+        let found = self.ids.find_hashed(hash, name);
+        self.text = decoded;
+        match found {
+            None => Ok(hash),
             Some(_) => {
                 let message = format!("the id `{}` is that of an earlier event", shortened(id.raw()));
                 Err(Bad::new(Rule::EIdDup, row.place(Field::Id), message))
@@ -214,9 +220,8 @@ impl Builder {
         let before = self.columns.keys.len();
         let bad = |at| Bad::new(Rule::EKeys, at, "`keys` is not a nonempty array of nonempty strings");
         for (_, item) in row.array(Field::Keys).ok_or_else(|| bad(place))? {
-            let at = row.begin(item.after);
-            let key = item.nonempty_text().ok_or_else(|| bad(at))?;
-            let (key, _) = self.intern(Names::Keys, key, at)?;
+            let key = item.nonempty_text().ok_or_else(|| bad(row.begin(item.after)))?;
+            let (key, _) = self.intern(Names::Keys, key, item.after)?;
             self.columns.keys.push(key);
         }
         if self.columns.keys.len() == before { Err(bad(place)) } else { Ok(()) }
@@ -466,7 +471,10 @@ impl Builder {
         if common.op == Op::ReMountSegment {
             self.registrations[client as usize] = self.next_event();
         }
-        self.intern(Names::Ids, id, row.place(Field::Id))?;
+        let mut decoded = std::mem::take(&mut self.text);
+        let inserted = self.ids.insert_new(common.id, decode(id, &mut decoded));
+        self.text = decoded;
+        inserted.ok_or_else(|| too_many(0))?;
         self.dependencies.sort_unstable();
         self.dependencies.dedup();
         self.columns.dependencies.extend_from_slice(&self.dependencies);
@@ -593,9 +601,9 @@ fn not_positive(rule: Rule, what: &str, at: usize) -> Bad {
 
 fn check_members(dialect: Dialect, row: &Row<'_>) -> Result<(), Bad> {
     if dialect != Dialect::Unversioned {
-        return check_known(row, Rule::EField, Field::is_of_event);
+        return check_known(row, Rule::EField, Fields::EVENT);
     }
-    match row.first(Field::is_foreign_to_unversioned) {
+    match row.first(Fields::FOREIGN) {
         None => Ok(()),
         Some(field) => {
             let message = format!("`{}` belongs to another dialect and would be ignored", field.name());
@@ -604,21 +612,21 @@ fn check_members(dialect: Dialect, row: &Row<'_>) -> Result<(), Bad> {
     }
 }
 
-fn check_known(row: &Row<'_>, rule: Rule, is_known: impl Fn(Field) -> bool) -> Result<(), Bad> {
+fn check_known(row: &Row<'_>, rule: Rule, known: Fields) -> Result<(), Bad> {
     if let Some((name, after)) = row.unknown {
         let message = format!("unknown field `{}`", shortened(name.raw()));
         return Err(Bad::new(rule, row.begin(after), message));
     }
-    check_first(row, |field| !is_known(field), rule, |field| format!("unknown field `{}`", field.name()))
+    check_first(row, known.not(), rule, |field| format!("unknown field `{}`", field.name()))
 }
 
-fn check_absent(row: &Row<'_>, unwanted: impl Fn(Field) -> bool, rule: Rule, op: Op) -> Result<(), Bad> {
+fn check_absent(row: &Row<'_>, unwanted: Fields, rule: Rule, op: Op) -> Result<(), Bad> {
     check_first(row, unwanted, rule, |field| format!("`{}` does not belong to {op}", field.name()))
 }
 
 fn check_first(
     row: &Row<'_>,
-    unwanted: impl Fn(Field) -> bool,
+    unwanted: Fields,
     rule: Rule,
     message: impl Fn(Field) -> String,
 ) -> Result<(), Bad> {
@@ -636,7 +644,7 @@ fn check_lifecycle_fields(row: &Row<'_>, op: Op) -> Result<(), Bad> {
     ];
     owners.iter().try_for_each(|(field, rule, ops)| match ops.contains(&op) {
         true => Ok(()),
-        false => check_absent(row, |found| found == *field, *rule, op),
+        false => check_absent(row, field.alone(), *rule, op),
     })
 }
 

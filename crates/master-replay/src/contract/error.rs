@@ -28,6 +28,7 @@ pub struct Fault {
 
 impl Fault {
     pub(crate) fn at_line(bad: Bad, dialect: Dialect, line: u64, text: &[u8]) -> Self {
+        let bad = bad.into_inner();
         let before = &text[..bad.at.min(text.len())];
         let column = before.iter().filter(|byte| **byte & 0xC0 != 0x80).count() as u64 + 1;
         let whole_file = bad.rule == Rule::TTooLarge;

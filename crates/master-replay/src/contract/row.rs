@@ -9,9 +9,12 @@ use super::rule::Rule;
 /// Containers that may be nested, the row itself included.
 const MAX_DEPTH: usize = 128;
 
-/// A broken rule within one line, by the offset of the place in the line.
+/// A broken rule within one line, by the offset of the place in the line. Boxed, so that what succeeds stays small.
 #[derive(Debug)]
-pub(crate) struct Bad {
+pub(crate) struct Bad(Box<Broken>);
+
+#[derive(Debug)]
+pub(crate) struct Broken {
     pub(crate) rule: Rule,
     pub(crate) at: usize,
     pub(crate) message: String,
@@ -19,7 +22,11 @@ pub(crate) struct Bad {
 
 impl Bad {
     pub(crate) fn new(rule: Rule, at: usize, message: impl Into<String>) -> Self {
-        Bad { rule, at, message: message.into() }
+        Bad(Box::new(Broken { rule, at, message: message.into() }))
+    }
+
+    pub(crate) fn into_inner(self) -> Broken {
+        *self.0
     }
 }
 
@@ -73,16 +80,33 @@ fields! {
 }
 
 impl Field {
-    pub(crate) const fn is_of_event(self) -> bool {
-        (self as usize) <= Field::Segments as usize
+    /// A set that holds this field alone.
+    pub(crate) const fn alone(self) -> Fields {
+        Fields(1 << self as u32)
+    }
+}
+
+/// A set of fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fields(u32);
+
+impl Fields {
+    /// The fields of events.
+    pub(crate) const EVENT: Fields = Fields(Field::Type.alone().0 - 1);
+    /// The fields of headers.
+    pub(crate) const HEADER: Fields = Fields(Field::OperationId.alone().0 - 1 - Fields::EVENT.0);
+    /// The fields that an unversioned trace must not have, lest they be ignored.
+    pub(crate) const FOREIGN: Fields = Fields(!(Field::OperationId.alone().0 - 1) | Field::Phase.alone().0);
+    /// The fields of writes.
+    pub(crate) const WRITE: Fields =
+        Field::ValueSizes.alone().or(Field::ValueSlices.alone()).or(Field::ReplicaNum.alone());
+
+    pub(crate) const fn or(self, other: Fields) -> Fields {
+        Fields(self.0 | other.0)
     }
 
-    pub(crate) const fn is_of_header(self) -> bool {
-        Field::Type as usize <= self as usize && self as usize <= Field::Metadata as usize
-    }
-
-    pub(crate) const fn is_foreign_to_unversioned(self) -> bool {
-        matches!(self, Field::Phase) || self as usize >= Field::OperationId as usize
+    pub(crate) const fn not(self) -> Fields {
+        Fields(!self.0)
     }
 }
 
@@ -129,8 +153,9 @@ pub(crate) struct Row<'a> {
     line: &'a [u8],
     tape: Vec<Item<'a>>,
     open: Vec<usize>,
-    /// One more than the index in the tape; 0 is absent.
-    fields: [usize; Field::ALL.len()],
+    /// The place in the tape of each member that is present.
+    fields: [u32; Field::ALL.len()],
+    present: Fields,
     /// The first member of each row that no dialect knows.
     pub(crate) unknown: Option<(Text<'a>, usize)>,
     /// The text of the metadata.
@@ -144,6 +169,7 @@ impl<'a> Row<'a> {
             tape: Vec::new(),
             open: Vec::new(),
             fields: [0; Field::ALL.len()],
+            present: Fields(0),
             unknown: None,
             metadata: None,
         }
@@ -166,7 +192,7 @@ impl<'a> Row<'a> {
         self.line = line;
         self.tape.clear();
         self.open.clear();
-        self.fields = [0; Field::ALL.len()];
+        self.present = Fields(0);
         self.unknown = None;
         self.metadata = None;
     }
@@ -237,7 +263,11 @@ impl<'a> Row<'a> {
             let event = self.next(reader)?;
             self.value(reader, event, after)?;
             match field {
-                Some(field) => self.fields[field as usize] = at + 1,
+                Some(field) => {
+                    // A row of 2^32 values would take 200 GB before it came here.
+                    self.fields[field as usize] = u32::try_from(at).unwrap_or(u32::MAX);
+                    self.present = self.present.or(field.alone());
+                }
                 None if self.unknown.is_none() => self.unknown = Some((name, before)),
                 None => {}
             }
@@ -261,22 +291,16 @@ impl<'a> Row<'a> {
 
     /// The member's value, if the row has that member.
     pub(crate) fn get(&self, field: Field) -> Option<Item<'a>> {
-        match self.fields[field as usize] {
-            0 => None,
-            place => Some(self.tape[place - 1]),
-        }
+        self.has(field).then(|| self.tape[self.fields[field as usize] as usize])
     }
 
     pub(crate) fn has(&self, field: Field) -> bool {
-        self.fields[field as usize] != 0
+        self.present.0 & field.alone().0 != 0
     }
 
     /// The elements of the member's value, if it is an array.
     pub(crate) fn array(&self, field: Field) -> Option<Elements<'_, 'a>> {
-        match self.fields[field as usize] {
-            0 => None,
-            place => self.elements(place - 1),
-        }
+        if self.has(field) { self.elements(self.fields[field as usize] as usize) } else { None }
     }
 
     /// The elements of the value at this place of the tape, if it is an array.
@@ -287,9 +311,10 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// The first present member for which `wanted` holds, in the order in which rules name them.
-    pub(crate) fn first(&self, wanted: impl Fn(Field) -> bool) -> Option<Field> {
-        Field::ALL.iter().copied().find(|field| self.has(*field) && wanted(*field))
+    /// The first present member of this set, in the order in which rules name them.
+    pub(crate) fn first(&self, wanted: Fields) -> Option<Field> {
+        let found = self.present.0 & wanted.0;
+        Field::ALL.get(found.trailing_zeros() as usize).copied()
     }
 
     /// Where the member's value is; where the row begins if it has none.

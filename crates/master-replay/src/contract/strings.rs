@@ -37,11 +37,22 @@ fn offset(end: u64) -> usize {
     usize::try_from(end).expect("an end is the length of a string in memory")
 }
 
+/// A string's hash, kept beside its number so that neither a search nor growth has to look at other strings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Hash(u32);
+
+impl Hash {
+    /// The table takes the place from the lower bits and a tag from the highest.
+    fn spread(self) -> u64 {
+        u64::from(self.0) << 32 | u64::from(self.0)
+    }
+}
+
 /// Strings that are each kept once. What hashes a string is keyed at random, so no input can make them collide.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Interner {
     strings: Strings,
-    table: HashTable<u32>,
+    table: HashTable<(u32, Hash)>,
     hasher: DefaultHashBuilder,
 }
 
@@ -50,21 +61,37 @@ impl Interner {
         self.strings.get(index)
     }
 
+    /// The string's hash, for the two functions below.
+    pub(crate) fn hash(&self, text: &str) -> Hash {
+        #[expect(clippy::cast_possible_truncation, reason = "half of the hash is enough")]
+        Hash(self.hasher.hash_one(text) as u32)
+    }
+
+    pub(crate) fn find_hashed(&self, hash: Hash, text: &str) -> Option<u32> {
+        let found = self
+            .table
+            .find(hash.spread(), |(index, other)| *other == hash && self.strings.get(*index) == text);
+        found.map(|(index, _)| *index)
+    }
+
+    /// Keeps a string that is known to be new; nothing when there are 2^32-1 already.
+    pub(crate) fn insert_new(&mut self, hash: Hash, text: &str) -> Option<u32> {
+        let index = self.strings.push(text)?;
+        self.table.insert_unique(hash.spread(), (index, hash), |(_, hash)| hash.spread());
+        Some(index)
+    }
+
     pub(crate) fn find(&self, text: &str) -> Option<u32> {
-        let hash = self.hasher.hash_one(text);
-        self.table.find(hash, |index| self.strings.get(*index) == text).copied()
+        self.find_hashed(self.hash(text), text)
     }
 
     /// The string's index and whether it is new; nothing when there are 2^32-1 already.
     pub(crate) fn intern(&mut self, text: &str) -> Option<(u32, bool)> {
-        let hash = self.hasher.hash_one(text);
-        if let Some(found) = self.table.find(hash, |index| self.strings.get(*index) == text) {
-            return Some((*found, false));
+        let hash = self.hash(text);
+        match self.find_hashed(hash, text) {
+            Some(found) => Some((found, false)),
+            None => self.insert_new(hash, text).map(|index| (index, true)),
         }
-        let index = self.strings.push(text)?;
-        let Interner { strings, table, hasher } = self;
-        table.insert_unique(hash, index, |index| hasher.hash_one(strings.get(*index)));
-        Some((index, true))
     }
 
     /// The strings alone; they can no longer be looked up.

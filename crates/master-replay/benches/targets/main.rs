@@ -1,0 +1,203 @@
+//! What a replay costs, and whether the replayer or the master is what limits it.
+//!
+//! `cargo bench -p master-replay --bench targets -- [--check]`
+//!
+//! Prints `what  target  measured  met|missed` per line; with `--check`, a miss exits 1. Master and replayer are two
+//! processes on the loopback interface, each bound to a CPU of its own. The bare loop that paced replays are compared with
+//! sleeps until a call is due, sends a request made once, and counts the bytes of replies; it takes turns with the
+//! replayer, five times each, and the medians are compared.
+
+#![expect(clippy::disallowed_methods, reason = "a benchmark measures other processes from outside")]
+#![expect(clippy::cast_precision_loss, reason = "figures for a reader")]
+
+mod bare;
+mod child;
+mod material;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use child::{Options, Ran, Served};
+use testkit::masters;
+
+const VERSION: &str = "0.3.13.post1";
+const ROUNDS: usize = 5;
+
+/// Prints what was aimed at and what was reached.
+#[derive(Default)]
+struct Report {
+    missed: u32,
+}
+
+impl Report {
+    fn line(&mut self, what: &str, target: &str, measured: &str, met: bool) {
+        self.missed += u32::from(!met);
+        println!("{what:<62} {target:<22} {measured:<22} {}", if met { "met" } else { "missed" });
+    }
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().collect();
+    if let Some(exit) = child::play(&arguments) {
+        return exit;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut report = Report::default();
+    loading(&mut report, folder.path());
+    match child::cpus()[..] {
+        [replayer, .., master] => {
+            saturated(&mut report, folder.path(), replayer, master);
+            paced(&mut report, folder.path(), replayer, master);
+            whatever_is_allowed_in_flight(&mut report, folder.path(), replayer, master);
+        }
+        _ => report.line("calls", "two CPUs", "not measured: one", false),
+    }
+    let check = arguments.iter().any(|argument| argument == "--check");
+    if check && report.missed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// Reading and checking: speed, memory, and that both grow with the trace and no faster.
+fn loading(report: &mut Report, folder: &Path) {
+    let mut per_event = Vec::new();
+    for events in [100_000, 1_000_000] {
+        let trace = material::one_key_events(folder, events, 0);
+        let loads: Vec<child::Loaded> = (0..ROUNDS).map(|_| child::load(&trace.path)).collect();
+        let seconds = median(loads.iter().map(|load| load.seconds).collect());
+        let rate = trace.bytes as f64 / 1e6 / seconds;
+        report.line(
+            &format!("load and check {events} events"),
+            ">= 250 MB/s",
+            &format!("{rate:.0} MB/s"),
+            rate >= 250.0,
+        );
+        per_event.push(seconds / events as f64);
+        let peak = loads.iter().map(|load| load.peak_bytes).max().unwrap_or(0);
+        let held = peak.saturating_sub(trace.string_bytes) as f64 / events as f64;
+        println!(
+            "  peak {held:.0} bytes per event beyond keys and ids, {:.0} ns per event",
+            seconds * 1e9 / events as f64
+        );
+    }
+    let growth = per_event[1] / per_event[0];
+    report.line(
+        "time per event, 1,000,000 against 100,000",
+        "<= 1.5 x",
+        &format!("{growth:.2} x"),
+        growth <= 1.5,
+    );
+}
+
+fn saturated(report: &mut Report, folder: &Path, replayer: usize, master: usize) {
+    let trace = material::one_key_events(folder, 200_000, 0);
+    let real = masters::start(VERSION, &["--rpc_thread_num=4"]);
+    child::bind_all(real.pid(), master);
+    let options = Options { cpu: replayer, in_flight: 64, spin_us: 0 };
+    let before = child::cpu_of(real.pid());
+    let ran = child::replay(&trace.path, real.address(), options);
+    let busy = (child::cpu_of(real.pid()) - before) / ran.seconds;
+    let part = ran.cpu_seconds / ran.seconds * 100.0;
+    let each = ran.cpu_seconds * 1e6 / 200_000.0;
+    println!(
+        "  all due at 0, real master: {:.0} calls/s; read delay: {} times, {} us at most, {} us together",
+        200_000.0 / ran.seconds,
+        ran.engine("read_delays"),
+        ran.engine("read_delay_max_us"),
+        ran.engine("read_delay_total_us")
+    );
+    report.line("  processor of the real master", ">= 90 %", &format!("{:.0} %", busy * 100.0), busy >= 0.9);
+    report.line("  processor of the replayer", "< 25 %", &format!("{part:.1} %"), part < 25.0);
+    report.line("  processor of the replayer per call", "<= 4 us", &format!("{each:.2} us"), each <= 4.0);
+
+    let served = Served::start(master);
+    let options = Options { cpu: replayer, in_flight: 256, spin_us: 0 };
+    let ran = child::replay(&trace.path, served.address, options);
+    let rate = 200_000.0 / ran.seconds;
+    report.line(
+        "all due at 0, stand-in",
+        ">= 300,000 calls/s",
+        &format!("{rate:.0} calls/s"),
+        rate >= 300_000.0,
+    );
+
+    let million = material::one_key_events(folder, 1_000_000, 0);
+    let ran = child::replay(&million.path, served.address, options);
+    let held = ran.peak_bytes.saturating_sub(million.string_bytes) as f64 / 1e6;
+    report.line(
+        "peak memory of a replay, per event",
+        "<= 160 bytes",
+        &format!("{held:.0} bytes"),
+        held <= 160.0,
+    );
+    report.line(
+        "outputs of 1,000,000 events",
+        "<= 1.4 s",
+        &format!("{:.2} s", ran.output_seconds),
+        ran.output_seconds <= 1.4,
+    );
+}
+
+fn paced(report: &mut Report, folder: &Path, replayer: usize, master: usize) {
+    for rate in [5_000_u64, 10_000, 20_000] {
+        let trace = material::one_key_events(folder, 2 * rate, rate);
+        let real = masters::start(VERSION, &["--rpc_thread_num=4"]);
+        child::bind_all(real.pid(), master);
+        let spinning = Options { cpu: replayer, in_flight: 64, spin_us: 100 };
+        let lags = (0..3).map(|_| child::replay(&trace.path, real.address(), spinning).lag_p99_us());
+        let lag = median(lags.collect());
+        report.line(
+            &format!("{rate} calls/s, spinning: lag p99"),
+            "<= 100 us",
+            &format!("{lag:.0} us"),
+            lag <= 100.0,
+        );
+        let (mut ours, mut bare) = (Vec::new(), Vec::new());
+        for _ in 0..ROUNDS {
+            bare.push(child::bare(real.address(), replayer, rate, 2 * rate));
+            ours.push(child::replay(&trace.path, real.address(), Options { spin_us: 0, ..spinning }));
+        }
+        let lag = median(ours.iter().map(Ran::lag_p99_us).collect());
+        let bare_lag = median(bare.iter().map(|bare| bare.lag_p99_us).collect());
+        let cost = |ran: &Ran| ran.cpu_seconds * 1e6 / (2 * rate) as f64;
+        let cpu = median(ours.iter().map(cost).collect());
+        let bare_cpu = median(bare.iter().map(|bare| bare.cpu_us).collect());
+        let delayed: u64 = ours.iter().map(|ran| ran.engine("read_delays")).sum();
+        report.line(
+            &format!("{rate} calls/s, sleeping: lag p99 against a bare loop"),
+            &format!("<= 1.5 x {bare_lag:.0} us"),
+            &format!("{lag:.0} us"),
+            lag <= 1.5 * bare_lag,
+        );
+        report.line(
+            &format!("{rate} calls/s, sleeping: processor per call against a bare loop"),
+            &format!("<= 1.5 x {bare_cpu:.1} us"),
+            &format!("{cpu:.1} us"),
+            cpu <= 1.5 * bare_cpu && cpu <= 42.0 / 3.0,
+        );
+        report.line(&format!("{rate} calls/s: read delays"), "0", &delayed.to_string(), delayed == 0);
+    }
+}
+
+fn whatever_is_allowed_in_flight(report: &mut Report, folder: &Path, replayer: usize, master: usize) {
+    let trace = material::one_key_events(folder, 10_000, 5_000);
+    let real = masters::start(VERSION, &["--rpc_thread_num=4"]);
+    child::bind_all(real.pid(), master);
+    let p50 = |in_flight| {
+        let options = Options { cpu: replayer, in_flight, spin_us: 100 };
+        let runs = (0..ROUNDS).map(|_| child::replay(&trace.path, real.address(), options).latency_p50_us());
+        median(runs.collect())
+    };
+    let found = [p50(4), p50(16), p50(64)];
+    let (least, most) =
+        (found.iter().copied().fold(f64::MAX, f64::min), found.iter().copied().fold(0.0, f64::max));
+    report.line(
+        "5,000 calls/s: latency p50 for 4, 16 and 64 in flight",
+        "within 10 %",
+        &format!("{found:.0?} us"),
+        most <= 1.1 * least,
+    );
+}
