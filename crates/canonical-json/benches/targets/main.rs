@@ -41,8 +41,8 @@ fn main() -> ExitCode {
         }
     }
     let mut report = Report::default();
-    speed::measure(&mut report, &scale);
     memory::measure(&mut report, &scale);
+    speed::measure(&mut report, &scale);
     cost::measure(&mut report, &scale);
     report.finish();
     if check && report.missed() > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }

@@ -10,7 +10,7 @@ pub(crate) struct Report {
 impl Report {
     /// Something that is measured for its own sake.
     pub(crate) fn note(&self, what: &str, measured: &str) {
-        println!("{what:<58} {:>18} {measured:>18}", "");
+        println!("{what:<85} {:>8} {measured:>9}", "");
     }
 
     pub(crate) fn at_least(&mut self, what: &str, target: f64, measured: f64, note: &str) {
@@ -25,7 +25,7 @@ impl Report {
 
     fn line(&mut self, what: &str, target: &str, measured: &str, is_met: bool, note: &str) {
         let verdict = if is_met { "met" } else { "missed" };
-        println!("{what:<58} {target:>18} {measured:>18}  {verdict}  {note}");
+        println!("{what:<85} {target:>8} {measured:>7}  {verdict:<6}  {note}");
         if is_met {
             self.met += 1;
         } else {
