@@ -296,19 +296,19 @@ fn signals_are_forwarded() {
     assert!(!is_alive(pids[0]));
 }
 
-/// The state that `ps` shows, once it is the one that is waited for.
-fn wait_for_state(pid: u32, wanted: char) {
+/// Waits until a process is stopped, or waits in the kernel for a child that was stopped before its exec.
+fn wait_until_stopped(pid: u32) {
     let state = || {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         stat.rsplit(')').next().and_then(|rest| rest.trim_start().chars().next())
     };
     for _ in 0..1000 {
-        if state() == Some(wanted) {
+        if matches!(state(), Some('T' | 'D')) {
             return;
         }
         std::thread::sleep(Duration::from_millis(10));
     }
-    panic!("process {pid} is in state {:?}, not {wanted}", state());
+    panic!("process {pid} is in state {:?}", state());
 }
 
 /// Ctrl-Z and `fg`: both stop, both go on, and the record says for how long.
@@ -327,8 +327,8 @@ fn stopped_and_continued_together() {
         .expect("it starts");
     let program = u32::try_from(wait_for(&note(&dir))[0]).expect("a pid");
     signal(&running, Signal::SIGTSTP);
-    wait_for_state(running.pid(), 'T');
-    wait_for_state(program, 'T');
+    wait_until_stopped(running.pid());
+    wait_until_stopped(program);
     std::thread::sleep(Duration::from_millis(300));
     signal(&running, Signal::SIGCONT);
     std::fs::write(dir.path().join("note.go"), "go").expect("writable");

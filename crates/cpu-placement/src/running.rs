@@ -263,6 +263,10 @@ impl Running {
 
     fn lend_terminal(&mut self) {
         self.loan = (self.stdin == Input::Inherit).then(|| Loan::to(self.group())).flatten();
+        if self.loan.is_some() && self.job_control.is_none() {
+            // It may have tried to read already and been stopped for it. If it has ended there is nobody to wake.
+            let _ = killpg(self.group(), Signal::SIGCONT);
+        }
     }
 
     /// Ctrl-Z: the program's group and this process stop together, as one job, and go on together.
@@ -273,18 +277,29 @@ impl Running {
         let Some(flag) = &self.job_control else { return };
         let asked = flag.swap(false, Ordering::SeqCst);
         let on_terminal = self.stdin == Input::Inherit && io::stdin().is_terminal();
-        if asked || (on_terminal && suspend::has_stopped(self.group())) {
-            let since = Instant::now();
-            // The group may have ended meanwhile; then there is nobody to stop or to wake.
-            let _ = killpg(self.group(), Signal::SIGSTOP);
-            let lent = self.loan.take().is_some();
-            suspend::this_job(lent || on_terminal);
-            self.lend_terminal();
-            let _ = killpg(self.group(), Signal::SIGCONT);
-            let suspended = since.elapsed();
-            self.suspended += suspended;
-            self.violation(ViolationKind::Suspended { for_ns: nanoseconds(suspended) });
+        let stopped = if on_terminal { suspend::stopped_by(self.group()) } else { None };
+        match stopped {
+            // It read before the terminal was lent to it.
+            Some(Signal::SIGTTIN | Signal::SIGTTOU) if self.loan.is_some() && !asked => {
+                let _ = killpg(self.group(), Signal::SIGCONT);
+            }
+            None if !asked => {}
+            _ => self.suspend_together(on_terminal),
         }
+    }
+
+    fn suspend_together(&mut self, on_terminal: bool) {
+        let since = Instant::now();
+        // The group may have ended meanwhile; then there is nobody to stop or to wake.
+        let _ = killpg(self.group(), Signal::SIGSTOP);
+        // The terminal comes back to us first.
+        drop(self.loan.take());
+        suspend::this_job(on_terminal);
+        self.lend_terminal();
+        let _ = killpg(self.group(), Signal::SIGCONT);
+        let suspended = since.elapsed();
+        self.suspended += suspended;
+        self.violation(ViolationKind::Suspended { for_ns: nanoseconds(suspended) });
     }
 
     /// Sleeps for at most `time`, waking when the child ends; says whether it has.

@@ -6,10 +6,12 @@ use nix::unistd::{Pid, getpgid, getpgrp, getppid, getsid};
 
 use crate::procfs;
 
-/// Whether a child was stopped since this was last asked.
-pub(crate) fn has_stopped(child: Pid) -> bool {
-    let flags = WaitPidFlag::WSTOPPED | WaitPidFlag::WNOHANG;
-    matches!(waitid(Id::Pid(child), flags), Ok(WaitStatus::Stopped(..)))
+/// The signal that stopped a child, if it was stopped since this was last asked.
+pub(crate) fn stopped_by(child: Pid) -> Option<Signal> {
+    match waitid(Id::Pid(child), WaitPidFlag::WSTOPPED | WaitPidFlag::WNOHANG) {
+        Ok(WaitStatus::Stopped(_, signal)) => Some(signal),
+        _ => None,
+    }
 }
 
 /// Stops this process until somebody continues it; with `whole_group`, the other processes of its job too, which the

@@ -2,7 +2,7 @@
 
 use std::io::{self, IsTerminal};
 
-use nix::sys::signal::{SigSet, Signal, killpg};
+use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::{Pid, getpgrp, tcgetpgrp, tcsetpgrp};
 
 /// While it lives, the child's group is the terminal's foreground group: it may read, and Ctrl-C reaches it.
@@ -19,8 +19,6 @@ impl Loan {
             return None;
         }
         set_foreground(group);
-        // It may have tried to read already and been stopped for it. If it has ended there is nobody to wake.
-        let _ = killpg(group, Signal::SIGCONT);
         Some(Self { owner: getpgrp() })
     }
 }
