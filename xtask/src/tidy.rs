@@ -74,15 +74,26 @@ fn check_manifest(folder: &Path, manifest: &str, faults: &mut Vec<String>) {
 /// The workspace packages named under `[dependencies]`; tests may look anywhere.
 fn dependencies(manifest: &str) -> BTreeSet<&str> {
     let known: BTreeSet<&str> = LAYERS.iter().flat_map(|layer| layer.iter().copied()).collect();
-    let section = manifest.split("\n[").find(|part| part.starts_with("dependencies]")).unwrap_or_default();
-    let names = section.lines().filter_map(|line| line.split(['.', ' ', '=']).next());
+    let is_dependencies = |part: &&str| {
+        let header = part.lines().next().unwrap_or_default();
+        header.ends_with("dependencies]") && !header.ends_with("dev-dependencies]")
+    };
+    let sections = manifest.split("\n[").filter(is_dependencies);
+    let names =
+        sections.flat_map(|section| section.lines().filter_map(|line| line.split(['.', ' ', '=']).next()));
     names.filter(|name| known.contains(name)).collect()
 }
 
 fn check_direction(folder: &Path, manifest: &str, faults: &mut Vec<String>) {
     let name = name(folder);
     let order: Vec<&str> = LAYERS.iter().flat_map(|layer| layer.iter().copied()).collect();
-    let Some(own) = order.iter().position(|known| *known == name) else { return };
+    let is_library = folder.parent().is_some_and(|parent| parent.ends_with("crates"));
+    let Some(own) = order.iter().position(|known| *known == name) else {
+        if is_library {
+            faults.push(format!("crates/{name} has no place in the one direction: add it to LAYERS"));
+        }
+        return;
+    };
     for dependency in dependencies(manifest) {
         if order.iter().position(|known| *known == dependency).is_some_and(|other| other >= own) {
             faults.push(format!("{name} depends on {dependency}, against the one direction"));
@@ -138,6 +149,9 @@ mod tests {
         let manifest = "[package]\n\n[dependencies]\nparity-campaign.workspace = true\n\n[lints]\n";
         assert_eq!(faults("crates/canonical-json", manifest).len(), 1);
         assert!(faults("bins/parity", manifest).is_empty());
+        let elsewhere = manifest.replace("[dependencies]", "[target.'cfg(unix)'.dependencies]");
+        assert_eq!(faults("crates/canonical-json", &elsewhere).len(), 1);
+        assert_eq!(faults("crates/unheard-of", manifest).len(), 1);
     }
 
     #[test]

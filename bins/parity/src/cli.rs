@@ -145,7 +145,7 @@ pub(crate) struct InitArgs {
     /// The repository that has both
     #[arg(long, value_name = "DIR")]
     pub(crate) repo: PathBuf,
-    /// The trace to cut the window from
+    /// The trace to cut the window from; without it, the published arXiv trace that the seeds were qualified on
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
     /// Where the file goes; stdout without it

@@ -3,7 +3,7 @@ use parity_campaign::{draft as draft_record, read_report};
 
 use crate::cli::DraftArgs;
 use crate::console::Failure;
-use crate::run::write_new;
+use crate::run::{print_text, write_new};
 
 pub(crate) fn draft(args: &DraftArgs) -> Result<Exit, Failure> {
     let report =
@@ -14,7 +14,7 @@ pub(crate) fn draft(args: &DraftArgs) -> Result<Exit, Failure> {
     };
     match &args.output {
         Some(path) => write_new(path, &text)?,
-        None => print!("{text}"),
+        None => print_text(&text)?,
     }
     Ok(Exit::Ok)
 }

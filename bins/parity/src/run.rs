@@ -83,9 +83,17 @@ pub(crate) fn init(args: &InitArgs) -> Result<Exit, Failure> {
         .map_err(|error| Failure::new(Exit::BadInput, describe_error(&error)))?;
     match &args.output {
         Some(path) => write_new(path, &text)?,
-        None => print!("{text}"),
+        None => print_text(&text)?,
     }
     Ok(Exit::Ok)
+}
+
+/// Prints a text; a reader that has gone away is no error.
+pub(crate) fn print_text(text: &str) -> Result<(), Failure> {
+    use std::io::Write;
+    let mut out = command_line::Output::stdout();
+    out.write_all(text.as_bytes())?;
+    Ok(out.flush()?)
 }
 
 /// Writes a file that does not exist yet.

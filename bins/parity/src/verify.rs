@@ -33,7 +33,8 @@ pub(crate) fn run(args: &VerifyArgs, format: MessageFormat) -> Result<Exit, Fail
 
 /// The verdicts once more, of a campaign that came to its end and whose evidence is unaltered.
 fn recomputed(dir: &Path, verification: &Verification) -> Result<Option<Recomputed>, Failure> {
-    if verification.manifest.is_none() || !verification.is_intact() {
+    let is_campaign = dir.join("report.json").exists();
+    if verification.manifest.is_none() || !verification.is_intact() || !is_campaign {
         return Ok(None);
     }
     let recomputed = recompute(dir).map_err(|error| Failure::new(Exit::BadInput, describe_error(&error)))?;
@@ -41,12 +42,13 @@ fn recomputed(dir: &Path, verification: &Verification) -> Result<Option<Recomput
 }
 
 fn verdicts(out: &mut impl Write, found: &Recomputed) -> std::io::Result<()> {
-    writeln!(
-        out,
-        "recomputed: semantic {}, performance {}",
-        found.semantic.word(),
-        found.performance.word()
-    )?;
+    let labels =
+        if found.labels.is_empty() { String::new() } else { format!(" ({})", found.labels.join("; ")) };
+    let (semantic, performance) = (found.semantic.word(), found.performance.word());
+    writeln!(out, "recomputed: semantic {semantic}, performance {performance}{labels}")?;
+    for stop in &found.stops {
+        writeln!(out, "stop for review: {stop}")?;
+    }
     for what in &found.taken_as_recorded {
         writeln!(out, "taken as recorded: {what}")?;
     }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use assert_cmd::Command;
 use evidence::read_journal;
+use predicates::prelude::PredicateBooleanExt as _;
 use tempfile::TempDir;
 use testkit::{ROWS_TOML, StandIn, TempRepository, edit_pointer, reports, traces};
 
@@ -484,7 +485,7 @@ fn an_interruption_while_measuring_keeps_the_attempts() {
 }
 
 /// Kills a campaign, again and again, and resumes it until it comes to its end; then nothing may be lost or taken twice.
-fn kill_and_resume(stage: &Stage, kills: u32, random: &mut impl FnMut() -> u64) {
+fn kill_and_resume(stage: &Stage, kills: u32, within_ms: u64, random: &mut impl FnMut() -> u64) {
     let resume = || {
         let mut arguments = stage.arguments();
         let out = arguments.iter().position(|word| word == "--out").expect("an option");
@@ -501,7 +502,7 @@ fn kill_and_resume(stage: &Stage, kills: u32, random: &mut impl FnMut() -> u64) 
         if killed == kills {
             break child.wait().expect("it ends").code();
         }
-        let limit = Duration::from_millis(random() % 2_500);
+        let limit = Duration::from_millis(random() % within_ms);
         let start = Instant::now();
         let ended = loop {
             match child.try_wait().expect("a child") {
@@ -548,9 +549,57 @@ fn a_campaign_that_is_killed_at_any_moment_is_resumed() {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         state >> 33
     };
+    // Kills fall anywhere in a campaign, however fast this machine is.
+    let unharmed = Scene::honest().set_up();
+    let start = Instant::now();
+    parity().args(unharmed.arguments()).output().expect("the command runs");
+    let within_ms = u64::try_from(start.elapsed().as_millis()).expect("a short campaign");
+    let mut went_on = [0; 2];
     for _ in 0..kills.div_ceil(5) {
-        kill_and_resume(&Scene::honest().set_up(), 5, &mut random);
+        let stage = Scene::honest().set_up();
+        kill_and_resume(&stage, 5, within_ms, &mut random);
+        let journal = read_journal(&stage.out()).expect("a journal").records;
+        let resumed = |kind: &str| {
+            let first = journal.iter().position(|record| record.kind.starts_with(kind));
+            journal
+                .iter()
+                .skip(first.unwrap_or(journal.len()))
+                .any(|record| record.kind == "campaign.resumed")
+        };
+        for (count, kind) in went_on.iter_mut().zip(["repetition", "measure."]) {
+            *count += u32::from(resumed(kind));
+        }
     }
+    assert!(
+        kills < 20 || went_on.iter().all(|count| *count > 0),
+        "no kill in run or none in measure: {went_on:?}"
+    );
+}
+
+/// A crash that was recorded is not undone by a process that starts again.
+#[test]
+fn a_fault_that_was_seen_before_a_kill_stays_seen() {
+    let count = tempfile::tempdir().expect("a folder");
+    let count = count.path().join("count").display().to_string();
+    let stage = Scene::candidate(&format!("counter {count}\nnth 1 exit 101\nnth 2 hang")).set_up();
+    fs::create_dir_all(Path::new(&count).parent().expect("a folder")).expect("a folder");
+    let mut child = testkit_spawn(&stage);
+    let start = Instant::now();
+    while !journal_has(&stage.out(), "status 101") {
+        assert!(start.elapsed() < Duration::from_secs(120), "the campaign never got there");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    child.kill().expect("a signal");
+    child.wait().expect("it ends");
+    let place = |name: &str| stage.folder.path().join(name).display().to_string();
+    parity()
+        .args(["resume", "--staging", &place("staging"), "--node-lock", &place("lock")])
+        .args(["--campaign", &place("campaign.toml"), &place("evidence")])
+        .assert()
+        .code(6)
+        .stdout(predicates::str::contains("**TARGET FAILED**").and(predicates::str::contains("status 101")));
+    let found = parity_campaign::recompute(&stage.out()).expect("a bundle");
+    assert!(found.agrees(), "{:#?}", found.disagreements);
 }
 
 #[test]
@@ -680,8 +729,9 @@ disposition = "accepted"
 reviewer = "tests"
 date = "2026-01-01"
 [regression_test]
+proof = "tried"
 prepare = ["true"]
-command = ["grep", "-rq", "12.5625", "."]
+command = ["sh", "-c", "echo tried; grep -rq 12.5625 ."]
 "#;
 
 /// A candidate that differs in one value of one row, and what its record is to be.
@@ -734,8 +784,10 @@ fn a_proved_exception_covers_its_difference_and_nothing_else() {
     assert!(stage.out().join("inputs/exception-itl.toml").exists());
     let differs = ["semantic: **FAIL**", "| vllm-aggregated | **DIFFERS** |"];
     let says = |more: &[&'static str]| [&differs, more].concat();
-    let over = ("command = [\"grep\", \"-rq\", \"12.5625\", \".\"]", "command = [\"true\"]");
+    let over = ("grep -rq 12.5625 .", "true");
     excepted(&[over], &[1], &says(&["baseline passed, candidate passed"]));
+    let silent = ("echo tried; ", "");
+    excepted(&[silent], &[1], &says(&["its output does not contain"]));
     excepted(&[("prepare = [\"true\"]", "prepare = [\"false\"]")], &[1], &says(&["its preparation failed"]));
     let elsewhere = ("/summary/max_itl_ms", "/summary/mean_itl_ms");
     excepted(
@@ -778,6 +830,8 @@ fn a_capacity_is_searched_on_the_baseline_and_held_against_the_candidate() {
         let blocks: Vec<u64> = found.probes.iter().map(|probe| probe.num_gpu_blocks).collect();
         assert_eq!(blocks, [row.num_gpu_blocks, row.num_gpu_blocks + 3, row.num_gpu_blocks + 6]);
         assert!(found.chosen.is_some() && evidence::verify(&out).expect("a bundle").is_intact());
+        parity().arg("verify").arg(&out).assert().code(0);
+        parity().arg("resume").arg("--campaign").arg(&campaign).arg(&out).assert().code(4);
         qualify("absent", &folder.path().join("other")).assert().code(4);
     }
 }
@@ -824,7 +878,7 @@ fn a_verdict_that_does_not_follow_from_the_evidence_is_noticed() {
     check_recomputed(
         &scene,
         &[
-            ("reports/vllm-aggregated-candidate-2.json", "12.5", "12.6", "digest"),
+            ("reports/vllm-aggregated-candidate-1.json", "12.5", "12.6", "digest"),
             ("report.json", "\"kind\": \"differs\"", "\"kind\": \"match\"", "outcome"),
         ],
     );

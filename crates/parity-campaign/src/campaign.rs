@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use cpu_placement::CancelToken;
 use serde_json::json;
 
-use crate::context::{Context, Options, Progress};
-use crate::definition::{AUTHORITATIVE_METRIC, CampaignFile, Definition, Row};
+use crate::context::{Context, Options, Progress, Purpose, STARTED, Started};
+use crate::definition::{AUTHORITATIVE_METRIC, CampaignFile, Definition, Engine, Row, Topology};
 use crate::error::{At, CampaignError, Cause, with_causes};
 use crate::exception::Exception;
 use crate::record::{
@@ -114,7 +114,7 @@ fn search_row(
     row: &Row,
     neighbourhood: Neighbourhood,
 ) -> Result<Qualification, CampaignError> {
-    begin(context)?;
+    begin(context, Purpose::Search)?;
     let pinned = context.timed(Stage::Pin, |context| pin::pin(context))?;
     let built = context.timed(Stage::Build, |context| build::build(context, &pinned))?;
     let sliced = context.timed(Stage::Slice, |context| slice::slice(context, pinned.baseline()))?;
@@ -133,7 +133,8 @@ fn search_row(
 
 /// Leaves a bundle that says why it has no end.
 fn give_up(context: &Context<'_>, error: &CampaignError) {
-    let payload = json!({ "stage": error.stage, "row": error.row, "why": with_causes(error) });
+    let why = context.hide_paths(&with_causes(error));
+    let payload = json!({ "stage": error.stage, "row": error.row, "why": why });
     if let Err(second) = context.append(error.stage, "campaign.failed", &payload) {
         tracing::warn!(error = &second as &dyn std::error::Error, "the failure could not be recorded");
     }
@@ -141,7 +142,7 @@ fn give_up(context: &Context<'_>, error: &CampaignError) {
 }
 
 fn pipeline(context: &mut Context<'_>) -> Result<Report, CampaignError> {
-    begin(context)?;
+    begin(context, Purpose::Campaign)?;
     context.exceptions = exceptions(context)?;
     let pinned = context.timed(Stage::Pin, |context| pin::pin(context))?;
     let built = context.timed(Stage::Build, |context| build::build(context, &pinned))?;
@@ -167,15 +168,16 @@ fn pipeline(context: &mut Context<'_>) -> Result<Report, CampaignError> {
     conclude(context, parts)
 }
 
-fn begin(context: &mut Context<'_>) -> Result<(), CampaignError> {
+fn begin(context: &mut Context<'_>, purpose: Purpose) -> Result<(), CampaignError> {
     context.write_file(Stage::Pin, "campaign.toml", &context.file.bytes)?;
-    let kind = if context.earlier.is_some() { RESUMED } else { "campaign.started" };
-    let payload = json!({
-        "campaign": context.definition().name,
-        "campaign_sha256": context.file.sha256,
-        "preflight": context.definition().preflight,
-        "written_by": written_by(),
-    });
+    let kind = if context.earlier.is_some() { RESUMED } else { STARTED };
+    let payload = Started {
+        campaign: context.definition().name.clone(),
+        campaign_sha256: context.file.sha256,
+        preflight: context.definition().preflight,
+        purpose,
+        written_by: written_by(),
+    };
     context.append(Stage::Pin, kind, &payload)
 }
 
@@ -270,9 +272,11 @@ fn judge_rows(
 ) -> Result<JudgedRows, CampaignError> {
     let proofs = classify::proofs(context)?;
     let mut judged = JudgedRows { records: Vec::new(), metric_missing: None, proofs };
+    let earlier = context.earlier.as_ref();
+    let repetitions = earlier.map_or(Ok(Vec::new()), |earlier| earlier.payloads(run::REPETITION_KIND))?;
     for row in &context.definition().rows {
         if let Some(record) = context.recorded(Stage::Classify, &judge::record_path(row))? {
-            let missing = run::metric_missing(context, row)?;
+            let missing = run::metric_missing(&repetitions, &context.definition().measure.metric, row);
             judged.metric_missing = judged.metric_missing.or(missing);
             judged.records.push(record);
             continue;
@@ -381,7 +385,7 @@ fn assemble(context: &Context<'_>, parts: Parts, sessions: u64) -> Report {
         preflight: definition.preflight,
         semantic: semantic_verdict(&parts.rows),
         performance: performance_verdict(&parts.measurements),
-        labels: labels(definition),
+        labels: all_labels(definition, &parts.measurements),
         limit_ratio: definition.measure.gate.limit_ratio,
         window_offset: definition.trace.offset,
         exclusions: definition.canonical.exclusions.clone(),
@@ -390,9 +394,10 @@ fn assemble(context: &Context<'_>, parts: Parts, sessions: u64) -> Report {
             &definition.reviews,
             parts.build.growth,
             definition.build.max_growth,
+            &parts.pin.patches,
             &parts.rows,
         ),
-        not_covered: NOT_COVERED.map(str::to_owned).to_vec(),
+        not_covered: not_covered(definition),
         sessions,
         stages: context.times.clone(),
         stops: parts.stops,
@@ -411,7 +416,42 @@ pub(crate) fn labels(definition: &Definition) -> Vec<String> {
     let preflight = definition.preflight.then(|| "PREFLIGHT".to_owned());
     let metric = (!definition.is_authoritative())
         .then(|| format!("NON-AUTHORITATIVE: {} is not {AUTHORITATIVE_METRIC}", definition.measure.metric));
-    preflight.into_iter().chain(metric).collect()
+    let cells = missing_cells(definition);
+    let matrix = (!cells.is_empty()).then(|| format!("INCOMPLETE MATRIX: no row of {}", cells.join(", ")));
+    preflight.into_iter().chain(metric).chain(matrix).collect()
+}
+
+/// The labels of the whole campaign: those of its definition, and those of any row that was measured.
+pub(crate) fn all_labels(definition: &Definition, measurements: &[MeasureRecord]) -> Vec<String> {
+    let mut all = labels(definition);
+    for label in measurements.iter().filter(|row| row.is_measured()).flat_map(|row| &row.labels) {
+        if !all.contains(label) {
+            all.push(label.clone());
+        }
+    }
+    all
+}
+
+/// Cells of the authoritative matrix (B1) that no row is in.
+fn missing_cells(definition: &Definition) -> Vec<String> {
+    let cells = [Engine::Vllm, Engine::Sglang].into_iter().flat_map(|engine| {
+        [Topology::Disaggregated, Topology::Aggregated].map(|topology| (engine, topology))
+    });
+    let is_missing = |(engine, topology): &(Engine, Topology)| {
+        !definition.rows.iter().any(|row| row.engine == *engine && row.topology == *topology)
+    };
+    cells
+        .filter(is_missing)
+        .map(|(engine, topology)| format!("{} {}", engine.as_str(), topology.as_str()))
+        .collect()
+}
+
+/// What the campaign does not show.
+pub(crate) fn not_covered(definition: &Definition) -> Vec<String> {
+    let cells = missing_cells(definition)
+        .into_iter()
+        .map(|cell| format!("the authoritative matrix: no row of {cell}"));
+    cells.chain(NOT_COVERED.map(str::to_owned)).collect()
 }
 
 /// A performance verdict is only worth its row's semantic outcome.

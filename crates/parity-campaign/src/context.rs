@@ -52,6 +52,27 @@ impl Options {
     }
 }
 
+/// The journal's kind of a process that begins.
+pub(crate) const STARTED: &str = "campaign.started";
+
+/// What the evidence of a bundle is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Purpose {
+    Campaign,
+    Search,
+}
+
+/// `campaign.started` and `campaign.resumed` in the journal.
+#[derive(Debug, Serialize, serde::Deserialize)]
+pub(crate) struct Started {
+    pub(crate) campaign: String,
+    pub(crate) campaign_sha256: Sha256,
+    pub(crate) preflight: bool,
+    pub(crate) purpose: Purpose,
+    pub(crate) written_by: String,
+}
+
 /// The folder below the scratch folder that survives a resume, because builds take long.
 pub(crate) const ARTIFACTS: &str = "artifact";
 
@@ -151,8 +172,17 @@ impl<'a> Context<'a> {
         Ok(context)
     }
 
-    /// A changed campaign file is a new campaign (I2).
+    /// A changed campaign file is a new campaign (I2), a search is none, and what was lost cannot be gone on with.
     fn refuse_another_campaign(&self) -> Result<(), CampaignError> {
+        if let Some(missing) = self.bundle.recovery().missing.first() {
+            let message = format!("{missing:?} was recorded and is gone");
+            return Err(CampaignError::new(Stage::Pin, Cause::BadInput, message));
+        }
+        let started = self.earlier.as_ref().map_or(Ok(Vec::new()), |earlier| earlier.payloads(STARTED))?;
+        if started.iter().any(|one: &Started| one.purpose != Purpose::Campaign) {
+            let message = "this is the evidence of a search; start it again in another folder";
+            return Err(CampaignError::new(Stage::Pin, Cause::BadInput, message));
+        }
         let Some(recorded) = self.bundle.file("campaign.toml") else { return Ok(()) };
         if recorded.sha256 == self.file.sha256 {
             return Ok(());
@@ -191,7 +221,8 @@ impl<'a> Context<'a> {
     /// Writes a file of the bundle; a resumed campaign may write again what an earlier process had written.
     pub(crate) fn write_file(&self, stage: Stage, path: &str, bytes: &[u8]) -> Result<(), CampaignError> {
         let written = match self.bundle.file(path).filter(|_| self.earlier.is_some()) {
-            Some(file) if file.sha256 == Sha256::of(bytes) => return Ok(()),
+            // What is on the disk counts too: a kill may have come between a file and its record.
+            Some(file) if file.read(self.bundle.dir()).is_ok_and(|found| found == bytes) => return Ok(()),
             Some(_) => self.bundle.replace_file(path, bytes),
             None => self.bundle.write_file(path, bytes),
         };
@@ -254,6 +285,32 @@ impl<'a> Context<'a> {
             Some(time) => time.wall_ms += wall_ms,
             None => self.times.push(StageTime { stage, wall_ms }),
         }
+    }
+
+    /// A text without the folders of this machine.
+    pub(crate) fn hide_paths(&self, text: &str) -> String {
+        let out = self.work.parent().map(Path::to_path_buf).unwrap_or_default();
+        let repository = self.options.repository.clone();
+        let trace = self.options.trace.as_ref().and_then(|trace| trace.parent()).map(Path::to_path_buf);
+        let home = std::env::var_os("HOME").map(PathBuf::from);
+        let folders = [
+            (Some(self.work.clone()), "{work}"),
+            (Some(out), "{out}"),
+            (repository, "{repository}"),
+            (trace, "{traces}"),
+            (Some(self.file.folder.clone()), "{campaign}"),
+            (Some(self.options.staging.clone()), "{staging}"),
+            (home, "{home}"),
+        ];
+        let mut text = text.to_owned();
+        for (folder, name) in folders {
+            // A relative folder tells nothing of the machine, and the root would take every slash.
+            let folder = folder.filter(|folder| folder.is_absolute() && folder.parent().is_some());
+            if let Some(folder) = folder {
+                text = text.replace(&*folder.to_string_lossy(), name);
+            }
+        }
+        text
     }
 
     /// Appends to the journal.

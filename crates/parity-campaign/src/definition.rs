@@ -250,6 +250,29 @@ pub enum Engine {
     Trtllm,
 }
 
+impl Engine {
+    /// The name in a campaign file.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Engine::Vllm => "vllm",
+            Engine::Sglang => "sglang",
+            Engine::Trtllm => "trtllm",
+        }
+    }
+}
+
+impl Topology {
+    /// The name in a campaign file.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Topology::Aggregated => "aggregated",
+            Topology::Disaggregated => "disaggregated",
+        }
+    }
+}
+
 /// Whether prefill and decode share workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -368,6 +391,8 @@ pub enum ReviewKind {
     Exclusion,
     /// Growth of the artifact; `subject` is `size` or `text`.
     Growth,
+    /// A patch that only one revision gets, shown to change no report; `subject` is the base name of its file.
+    Patch,
 }
 
 impl ReviewKind {
@@ -377,6 +402,7 @@ impl ReviewKind {
         match self {
             ReviewKind::Exclusion => "exclusion",
             ReviewKind::Growth => "growth",
+            ReviewKind::Patch => "patch",
         }
     }
 }

@@ -62,6 +62,9 @@ pub struct RegressionTest {
     /// Must succeed in both checkouts first, such as building the tests: a test that cannot be built is not one that fails.
     #[serde(default)]
     pub prepare: Vec<String>,
+    /// Text that the output of the test must contain in both checkouts, to show that it ran: a test runner that finds no test
+    /// of that name succeeds, and one whose target is absent fails, without having tested anything.
+    pub proof: String,
     /// The test: program and arguments, no shell. Status 0 is a pass; 126 and 127 mean that nothing was tested.
     pub command: Vec<String>,
     /// How long each of the two may take.
@@ -167,6 +170,8 @@ impl ExceptionRecord {
         require(crate::definition::is_date(&self.date), "date", "expected YYYY-MM-DD")?;
         let command = &self.regression_test.command;
         require(!command.is_empty(), "regression_test.command", "must name a program")?;
+        let proof = &self.regression_test.proof;
+        require(!proof.trim().is_empty(), "regression_test.proof", "must not be empty")?;
         require(self.regression_test.time_limit_s > 0, "regression_test.time_limit_s", "must be above 0")
     }
 
@@ -184,7 +189,8 @@ impl ExceptionRecord {
             require(!text.trim().is_empty(), key, "must not be empty")?;
             require(!text.contains(TO_BE_WRITTEN), key, "is still to be written")?;
         }
-        let command = self.regression_test.command.iter().chain(&self.regression_test.prepare);
+        let test = &self.regression_test;
+        let command = test.command.iter().chain(&test.prepare).chain([&test.proof]);
         let written = command.into_iter().all(|word| !word.contains(TO_BE_WRITTEN));
         require(written, "regression_test", "is still to be written")
     }
@@ -196,7 +202,13 @@ impl ExceptionRecord {
             let parsed = pointer.parse::<canonical_json::Pattern>();
             let message = parsed.as_ref().err().map(ToString::to_string).unwrap_or_default();
             require(parsed.is_ok(), &key, message)?;
-            require(!pointer.is_empty(), &key, "must not be the whole report")?;
+            let steps: Vec<&str> = pointer.split('/').skip(1).collect();
+            let is_narrow = steps.len() > 1 && steps.iter().any(|step| *step != "*");
+            require(
+                is_narrow,
+                &key,
+                "must name at least two steps, one of them by name: not whole parts of a report",
+            )?;
         }
         Ok(())
     }
@@ -263,6 +275,7 @@ fn write_draft(
         out,
         "# Must succeed in both checkouts; then the command must fail on the baseline and pass on the candidate."
     )?;
+    writeln!(out, "proof = {:?}", format!("test {TO_BE_WRITTEN} ..."))?;
     writeln!(out, "prepare = [\"cargo\", \"test\", \"--no-run\", \"-p\", {TO_BE_WRITTEN:?}]")?;
     writeln!(
         out,

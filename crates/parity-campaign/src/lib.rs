@@ -46,9 +46,9 @@ pub use exception::{EXCEPTION_SCHEMA, ExceptionError, ExceptionRecord, Regressio
 pub use harness::{missing_flags, needed_flags, row_options};
 pub use recompute::{RecomputeError, Recomputed, read_report, recompute};
 pub use record::{
-    AppliedPatch, ArtifactRecord, Both, BuildRecord, CanonicalDigest, Classification, DifferenceRecord,
-    ExceptionReport, ExceptionUse, Growth, Measurable, MeasureRecord, PerformanceVerdict, PinRecord,
-    PinnedRevision, PlaceRecord, RatioBounds, RepetitionRecord, ReportFile, RowOutcome, RowRecord,
+    AppliedPatch, ArtifactRecord, Both, BuildRecord, CanonicalDigest, CanonicalRecord, Classification,
+    DifferenceRecord, ExceptionReport, ExceptionUse, Growth, Measurable, MeasureRecord, PerformanceVerdict,
+    PinRecord, PinnedRevision, PlaceRecord, RatioBounds, RepetitionRecord, ReportFile, RowOutcome, RowRecord,
     SemanticVerdict, Side, TestEnd, TestRun,
 };
 pub use report::{

@@ -15,18 +15,24 @@ use paired_run::{Attempt, BoxError, Event, Execution, Executor, PairedRun, RunOu
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::campaign::{exception_reports, measurable};
+use crate::campaign::{all_labels, exception_reports, labels, measurable, not_covered};
 use crate::coverage::{Coverage, WorkloadTotals};
 use crate::definition::{CampaignFile, Definition, DefinitionError, Row};
 use crate::error::with_causes;
 use crate::exception::Exception;
 use crate::record::{
-    Measurable, MeasureRecord, PerformanceVerdict, RowOutcome, RowRecord, SemanticVerdict, Side,
+    CanonicalRecord, Measurable, MeasureRecord, PerformanceVerdict, RepetitionRecord, RowOutcome, RowRecord,
+    SemanticVerdict, Side,
 };
 use crate::report::{Report, markdown, performance_verdict, semantic_verdict, stale_reviews};
+use crate::stage::build::{growth_of, growth_stops};
 use crate::stage::classify::{self, Proofs, TEST_KIND, cover, pair_up};
-use crate::stage::judge::{canonical_digest, expectation, outcome_from_evidence, rules};
+use crate::stage::judge::{
+    CANONICAL_KIND, agreement, canonical_digest, digests_of, expectation, fault_of, outcome_from_evidence,
+    rules,
+};
 use crate::stage::measure::{judged, not_measured};
+use crate::stage::run::{REPETITION_KIND, metric_missing};
 
 /// What follows from a bundle's evidence.
 #[derive(Clone, Debug, Serialize)]
@@ -36,6 +42,10 @@ pub struct Recomputed {
     pub semantic: SemanticVerdict,
     /// The performance verdict that follows from the measurements.
     pub performance: PerformanceVerdict,
+    /// Labels that go wherever these verdicts go.
+    pub labels: Vec<String>,
+    /// Why a person must look at the campaign before its verdicts are used.
+    pub stops: Vec<String>,
     /// Conclusions of the bundle that do not follow from its evidence.
     pub disagreements: Vec<String>,
     /// What had to be taken as it was recorded, because what it rests on was not kept.
@@ -89,6 +99,7 @@ pub fn recompute(dir: &Path) -> Result<Recomputed, RecomputeError> {
     let report = read_report(dir)?;
     let file = CampaignFile::read(&dir.join("campaign.toml"))?;
     let journal = evidence::read_journal(dir)?;
+    let repetitions = journal.records.iter().filter(|record| record.kind == REPETITION_KIND);
     let mut check = Check {
         dir,
         file: &file,
@@ -96,17 +107,22 @@ pub fn recompute(dir: &Path) -> Result<Recomputed, RecomputeError> {
         journal: &journal.records,
         exceptions: Vec::new(),
         proofs: Proofs::new(),
+        repetitions: repetitions.filter_map(|record| record.payload().ok()).collect(),
         found: Found::default(),
     };
     check.exceptions();
     check.records()?;
     check.rows()?;
+    check.stray_reports()?;
+    check.stops();
     check.measurements();
     check.conclusions()?;
     let Found { disagreements, taken_as_recorded, measurements, rows } = check.found;
     Ok(Recomputed {
         semantic: semantic_verdict(&rows),
         performance: performance_verdict(&measurements),
+        labels: report.labels.clone(),
+        stops: report.stops.clone(),
         disagreements,
         taken_as_recorded,
     })
@@ -153,6 +169,7 @@ struct Check<'a> {
     journal: &'a [Record],
     exceptions: Vec<Exception>,
     proofs: Proofs,
+    repetitions: Vec<RepetitionRecord>,
     found: Found,
 }
 
@@ -201,6 +218,89 @@ impl Check<'_> {
         self.compare_briefly("records/slice.json", &report.slice, &slice);
         self.compare_briefly("records/place.json", &report.place, &place);
         self.compare("campaign_sha256", &report.campaign_sha256, &self.file.sha256);
+        self.definition_and_records()
+    }
+
+    /// What the report says of the definition, and what the records say against it.
+    fn definition_and_records(&mut self) -> Result<(), RecomputeError> {
+        let (report, definition) = (self.report, &self.file.definition);
+        self.compare("campaign", &report.campaign, &definition.name);
+        self.compare("preflight", &report.preflight, &definition.preflight);
+        self.compare("limit_ratio", &report.limit_ratio, &definition.measure.gate.limit_ratio);
+        self.compare("window_offset", &report.window_offset, &definition.trace.offset);
+        self.compare("exclusions", &report.exclusions, &definition.canonical.exclusions);
+        self.compare("reviews", &report.reviews, &definition.reviews);
+        let commits = &report.pin.revisions;
+        self.compare("baseline", &commits.baseline.commit, &definition.baseline.commit);
+        self.compare("candidate", &commits.candidate.commit, &definition.candidate.commit);
+        self.compare("trace", &report.slice.source.sha256, &definition.trace.sha256);
+        self.compare("window rows", &report.slice.slice.rows.get(), &definition.trace.count);
+        self.compare("not_covered", &report.not_covered, &not_covered(definition));
+        self.compare("growth", &report.build.growth, &growth_of(&report.build.artifacts));
+        let equal = report.build.artifacts.baseline.sha256 == report.build.artifacts.candidate.sha256;
+        self.compare("equal_artifacts", &report.build.equal_artifacts, &equal);
+        Ok(())
+    }
+
+    /// Every reason for a stop that the records give.
+    fn stops(&mut self) {
+        let report = self.report;
+        let mut stops = growth_stops(self.definition(), report.build.growth);
+        stops.extend(self.metric_stop());
+        self.compare("stops", &report.stops, &stops);
+    }
+
+    fn metric_stop(&self) -> Option<String> {
+        let definition = self.definition();
+        let find = |row: &Row| metric_missing(&self.repetitions, &definition.measure.metric, row);
+        definition.rows.iter().find_map(find)
+    }
+
+    /// Faults and digests of a row as the journal has them: what was seen once stays seen.
+    fn repetitions(&mut self, row: &RowRecord) {
+        if let Some(fault) = fault_of(&self.repetitions, &row.row) {
+            if !matches!(row.outcome, RowOutcome::TargetFailed { .. }) {
+                self.disagree(format!("row {}: the journal has a fault: {fault}", row.row));
+            }
+            return;
+        }
+        let canonical = self.journal.iter().filter(|record| record.kind == CANONICAL_KIND);
+        let records: Vec<CanonicalRecord> = canonical.filter_map(|record| record.payload().ok()).collect();
+        self.compare(&format!("row {}: digests", row.row), &row.digests, &digests_of(records, &row.row));
+        let (stable, equal) = agreement(&row.digests);
+        self.compare(&format!("row {}: stable", row.row), &row.stable, &stable);
+        self.compare(&format!("row {}: equal", row.row), &row.equal, &equal);
+        let enough = Side::BOTH.into_iter().all(|side| row.digests.get(side).len() >= 2);
+        if !enough && !matches!(row.outcome, RowOutcome::TargetFailed { .. }) {
+            self.disagree(format!("row {}: fewer than two digests of a revision", row.row));
+        }
+    }
+
+    /// Full reports that no row speaks of.
+    fn stray_reports(&mut self) -> Result<(), RecomputeError> {
+        let path = self.dir.join("reports");
+        let read = |source| RecomputeError::Read { path: path.clone(), source };
+        let entries = match fs::read_dir(&path) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(read(error)),
+        };
+        let named: Vec<&String> = self
+            .report
+            .rows
+            .iter()
+            .filter_map(|row| row.difference.as_ref())
+            .flat_map(|found| &found.kept)
+            .collect();
+        let mut stray = Vec::new();
+        for entry in entries {
+            let name = format!("reports/{}", entry.map_err(read)?.file_name().to_string_lossy());
+            if !named.iter().any(|known| **known == name) {
+                stray.push(name);
+            }
+        }
+        stray.sort();
+        stray.into_iter().for_each(|name| self.disagree(format!("{name} belongs to no row")));
         Ok(())
     }
 
@@ -220,10 +320,11 @@ impl Check<'_> {
             let path = self.dir.join(format!("records/row-{}.json", stated.row));
             let stored: serde_json::Value = read(&path, "the record of a row")?;
             self.compare_briefly(&format!("records/row-{}.json", stated.row), stated, &stored);
+            self.repetitions(stated);
             let mut outcome = self.outcome_before_exceptions(stated);
             let kept = stated.difference.as_ref().map_or(&[][..], |difference| &difference.kept);
             if kept.is_empty() {
-                let what = format!("row {}: coverage, whose reports matched and were deleted", stated.row);
+                let what = format!("row {}: digests and coverage, whose reports were deleted", stated.row);
                 self.found.taken_as_recorded.push(what);
             } else {
                 self.kept_reports(stated, kept, &mut outcome)?;
@@ -309,6 +410,9 @@ impl Check<'_> {
     /// Coverage is taken from the first repetition of each revision.
     fn coverage(&mut self, row: &RowRecord, side: Side, number: usize, report: &[u8]) {
         if number != 1 {
+            let what =
+                format!("row {}: coverage of the {}, whose first report was deleted", row.row, side.name());
+            self.found.taken_as_recorded.push(what);
             return;
         }
         let Some(defined) = self.row(&row.row).cloned() else { return };
@@ -353,6 +457,10 @@ impl Check<'_> {
             }
         };
         self.compare(&format!("{what}: verdict"), &stated.verdict, &found.verdict);
+        let own = labels(self.definition());
+        if !own.iter().all(|label| stated.labels.contains(label)) {
+            self.disagree(format!("{what}: a label of the campaign is missing"));
+        }
         self.compare(&format!("{what}: ratio"), &stated.ratio, &found.ratio);
         self.compare(&format!("{what}: medians"), &stated.median_ms, &found.median_ms);
         if json(&stated.judgement) != json(&found.judgement) {
@@ -365,15 +473,15 @@ impl Check<'_> {
     /// A row whose reports do not allow it has no parity verdict (M12).
     fn may_be_measured(&mut self, stated: &MeasureRecord) {
         let Some(row) = self.report.rows.iter().find(|row| row.row == stated.row) else { return };
-        let stop = (!self.report.stops.is_empty()).then_some("a stop for review");
-        let allowed = match measurable(self.definition(), row, stop) {
+        let stop = self.metric_stop();
+        let allowed = match measurable(self.definition(), row, stop.as_deref()) {
             Measurable::No { .. } => stated.verdict == PerformanceVerdict::NotMeasured,
             Measurable::UnequalWork => {
                 stated.labels.iter().any(|label| label.contains("unequal semantic work"))
             }
             Measurable::Yes => true,
         };
-        if !allowed && stop.is_none() {
+        if !allowed {
             self.disagree(format!("row {}: it was measured although {:?}", stated.row, row.outcome));
         }
     }
@@ -410,11 +518,17 @@ impl Check<'_> {
             (semantic_verdict(&self.found.rows), performance_verdict(&self.found.measurements));
         self.compare("semantic verdict", &report.semantic, &semantic);
         self.compare("performance verdict", &report.performance, &performance);
+        self.compare("labels", &report.labels, &all_labels(self.definition(), &report.measurements));
         let exceptions = exception_reports(&self.exceptions, &self.found.rows, &self.proofs);
         self.compare("exceptions", &report.exceptions, &exceptions);
         let build = &self.definition().build;
-        let stale =
-            stale_reviews(&self.definition().reviews, report.build.growth, build.max_growth, &report.rows);
+        let stale = stale_reviews(
+            &self.definition().reviews,
+            report.build.growth,
+            build.max_growth,
+            &report.pin.patches,
+            &report.rows,
+        );
         self.compare("stale reviews", &report.stale_reviews, &stale);
         if bytes(&self.dir.join("report.md"))? != markdown(report).into_bytes() {
             self.disagree("report.md is not what report.json says");

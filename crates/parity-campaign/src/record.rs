@@ -190,7 +190,7 @@ pub struct ReportFile {
     pub bytes: u64,
 }
 
-/// `records/rows/NAME.json`: everything about a row up to its semantic outcome.
+/// `records/row-NAME.json`: everything about a row up to its semantic outcome.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RowRecord {
     /// The row.
@@ -286,6 +286,20 @@ pub struct ExceptionReport {
     pub tests: Option<Both<TestEnd>>,
 }
 
+/// `canonical` in the journal: the digest of one repetition's report. Every digest ever taken of a row counts: a repetition
+/// that disagreed is not undone by a process that starts again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CanonicalRecord {
+    /// The row.
+    pub row: String,
+    /// The revision.
+    pub side: Side,
+    /// 1 or 2.
+    pub repetition: u32,
+    /// The digest.
+    pub digest: CanonicalDigest,
+}
+
 /// One canonical digest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CanonicalDigest {
@@ -364,7 +378,7 @@ pub enum Measurable {
     },
 }
 
-/// `records/measure/NAME.json`: the outcome of one row's measurement.
+/// `records/measure-NAME.json`: the outcome of one row's measurement.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct MeasureRecord {
     /// The row.

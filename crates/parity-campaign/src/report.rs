@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use crate::context::StageTime;
 use crate::definition::{Review, ReviewKind};
 use crate::record::{
-    BuildRecord, ExceptionReport, Growth, MeasureRecord, PerformanceVerdict, PinRecord, PlaceRecord,
-    RowOutcome, RowRecord, SemanticVerdict,
+    AppliedPatch, BuildRecord, ExceptionReport, Growth, MeasureRecord, PerformanceVerdict, PinRecord,
+    PlaceRecord, RowOutcome, RowRecord, SemanticVerdict,
 };
 
 mod markdown;
@@ -147,6 +147,7 @@ pub(crate) fn stale_reviews(
     reviews: &[Review],
     growth: Growth,
     max_growth: f64,
+    patches: &[AppliedPatch],
     rows: &[RowRecord],
 ) -> Vec<String> {
     let is_stated = |pointer: &str| {
@@ -158,6 +159,7 @@ pub(crate) fn stale_reviews(
         (ReviewKind::Growth, "size") => growth.size_ratio > max_growth,
         (ReviewKind::Growth, "text") => growth.text_ratio > max_growth,
         (ReviewKind::Growth, _) => false,
+        (ReviewKind::Patch, name) => patches.iter().any(|patch| patch.file == name),
     };
     let stale = reviews.iter().filter(|review| !is_used(review));
     stale.map(|review| format!("{} {}", review.kind.as_str(), review.subject)).collect()

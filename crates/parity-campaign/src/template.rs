@@ -41,6 +41,14 @@ pub enum InitError {
         /// Why not.
         source: git2::Error,
     },
+    /// The repository's path cannot be made absolute.
+    #[error("find {}", path.display())]
+    Repository {
+        /// The path as given.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
     /// The trace cannot be read.
     #[error("read the trace {}", path.display())]
     Trace {
@@ -71,8 +79,11 @@ pub fn init(request: &InitRequest) -> Result<String, InitError> {
             let (sha256, _) = digest.map_err(|source| InitError::Trace { path: path.clone(), source })?;
             (sha256, path.file_name().map(PathBuf::from))
         }
-        None => (Sha256::of(b""), None),
+        None => seeds_trace(),
     };
+    // As given it would start from here; in the file it starts from wherever the file is put.
+    let repository = std::path::absolute(&request.repository)
+        .map_err(|source| InitError::Repository { path: request.repository.clone(), source })?;
     let rows = crate::seeds::rows();
     let revision = |commit: &str, name: &str| Revision {
         commit: commit.to_owned(),
@@ -82,7 +93,7 @@ pub fn init(request: &InitRequest) -> Result<String, InitError> {
     let definition = Definition {
         name: "my-campaign".to_owned(),
         analysis: "Say here why this campaign exists and what it is expected to show.".to_owned(),
-        repository: Repository { path: request.repository.clone() },
+        repository: Repository { path: repository },
         baseline: revision(&baseline, &request.baseline),
         candidate: revision(&candidate, &request.candidate),
         trace: Trace { file: trace_file, ..trace(trace_sha256, 5_000) },
@@ -91,6 +102,13 @@ pub fn init(request: &InitRequest) -> Result<String, InitError> {
     let text =
         toml::to_string_pretty(&definition).map_err(|source| InitError::Write { source: source.into() })?;
     Ok(format!("{HEAD}{text}"))
+}
+
+/// The published trace that the seeds were qualified on.
+fn seeds_trace() -> (Sha256, Option<PathBuf>) {
+    let seeds = mooncake_trace::published().iter().find(|known| known.name == "mooncake-arxiv");
+    let known = seeds.expect("the table of published traces has the one of the seeds");
+    (known.sha256, Path::new(known.origin).file_name().map(PathBuf::from))
 }
 
 const HEAD: &str = "\

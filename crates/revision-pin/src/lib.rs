@@ -58,7 +58,7 @@ pub use manifest::{Missing, ProtocolNeedsUpdating};
 pub use patch::{AppliedPatch, Change, Patch, PatchError, PatchedFile};
 pub use pin::{NameKind, PinError, PinOptions, Pinned, Relationship, RelationshipError, pin, relationship};
 pub use recipe::{Recipe, RecipeError, Target, TargetKind, is_removed_option};
-pub use record::{BUILD_SCHEMA, BUILD_VERSION, BuildRecord, Comparison, Toolchain, UnitCounts};
+pub use record::{BUILD_SCHEMA, BUILD_VERSION, BuildRecord, Comparison, Toolchain, UnitCounts, growth_ppm};
 pub use repository::{CommitId, ParseIdError, RepositoryError, RepositoryFacts};
 pub use seed::Seeded;
 pub use wrapper::PathMapping;

@@ -143,7 +143,8 @@ impl BuildRecord {
 }
 
 /// Growth in parts per million, rounded towards zero; the largest value there is when the baseline is nothing.
-fn growth_ppm(baseline: u64, candidate: u64) -> i64 {
+#[must_use]
+pub fn growth_ppm(baseline: u64, candidate: u64) -> i64 {
     if baseline == 0 {
         return if candidate == 0 { 0 } else { i64::MAX };
     }

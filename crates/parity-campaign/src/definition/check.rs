@@ -5,11 +5,17 @@ use std::collections::BTreeSet;
 use crate::error::with_causes;
 
 use super::{
-    CAMPAIGN_SCHEMA, CLOSED_EXCLUSIONS, Definition, DefinitionError, Engine, Patch, PatchKind, PatchTarget,
-    Revision, Row, Topology,
+    CAMPAIGN_SCHEMA, CLOSED_EXCLUSIONS, Canonical, Definition, DefinitionError, Engine, Patch, PatchKind,
+    PatchTarget, ReviewKind, Revision, Row, Topology,
 };
 
 type Checked = Result<(), DefinitionError>;
+
+/// Growth that needs no explanation (P5).
+const MAX_GROWTH: f64 = 0.05;
+
+/// The upper end of the band of throttle-oriented disaggregated rows (Q3); beyond it nothing tells an edge from a flood.
+const WIDEST_BAND: u64 = 20;
 
 fn wrong(key: impl Into<String>, message: impl Into<String>) -> Checked {
     Err(DefinitionError::Value { key: key.into(), message: message.into() })
@@ -31,8 +37,13 @@ impl Definition {
         check_revision("candidate", &self.candidate)?;
         require(!self.build.features.is_empty(), "build.features", "name at least one feature")?;
         check_features("build.features", &self.build.features)?;
-        require(self.build.max_growth >= 0.0, "build.max_growth", "must not be negative")?;
+        require(
+            (0.0..=MAX_GROWTH).contains(&self.build.max_growth),
+            "build.max_growth",
+            format!("must be 0 to {MAX_GROWTH}; growth beyond that needs a review of kind \"growth\""),
+        )?;
         self.check_patches()?;
+        self.check_one_sided_patches()?;
         self.check_trace()?;
         self.check_rows()?;
         self.check_canonical()?;
@@ -75,7 +86,32 @@ impl Definition {
             stated == BTreeSet::from(CLOSED_EXCLUSIONS),
             "canonical.exclusions",
             format!("the list is closed: exactly {}", CLOSED_EXCLUSIONS.join(", ")),
-        )
+        )?;
+        let known = Canonical::default().unordered;
+        for (index, collection) in self.canonical.unordered.iter().enumerate() {
+            require(
+                known.contains(collection),
+                format!("canonical.unordered[{index}]"),
+                format!("only per-request records have no order: {:?} by {:?}", known[0].at, known[0].by),
+            )?;
+        }
+        Ok(())
+    }
+
+    /// A timing patch that only one revision gets could change what that revision does: a person vouches for it (P3).
+    fn check_one_sided_patches(&self) -> Checked {
+        for (index, patch) in self.patches.iter().enumerate() {
+            let name = patch.file.file_name().unwrap_or_default().to_string_lossy();
+            let is_reviewed = self.reviews_of(ReviewKind::Patch).any(|review| review.subject == name);
+            require(
+                patch.revision == PatchTarget::Both || is_reviewed,
+                format!("patch[{index}].revision"),
+                format!(
+                    "a patch of one revision needs a review of kind \"patch\" and subject {name:?} that it changes no report"
+                ),
+            )?;
+        }
+        Ok(())
     }
 
     fn check_reviews(&self) -> Checked {
@@ -187,6 +223,11 @@ fn check_row(key: &str, row: &Row) -> Checked {
         row.pressure.min >= 1 && row.pressure.min <= row.pressure.max,
         format!("{key}.pressure"),
         "expected 1 <= min <= max: zero events would not exercise the edge",
+    )?;
+    require(
+        row.pressure.max <= WIDEST_BAND,
+        format!("{key}.pressure"),
+        format!("max must be at most {WIDEST_BAND}, the upper end of the widest band of the protocol"),
     )?;
     require(
         row.engine != Engine::Trtllm || row.name.contains("smoke"),

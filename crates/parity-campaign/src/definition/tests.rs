@@ -60,6 +60,9 @@ fn check(from: &str, to: &str, expected: &str) {
 #[test]
 fn one_fault_one_message() {
     check("name = \"example\"", "nmae = \"example\"", "did you mean `name`?");
+    check("max = 3 }", "max = 21 }", "at most 20");
+    check("[trace]", "[build]\nmax_growth = 0.06\n[trace]", "build.max_growth");
+    check("[trace]", "[[canonical.unordered]]\nat = \"/x\"\nby = \"/y\"\n[trace]", "canonical.unordered[0]");
     check("num_gpu_blocks", "num_gpu_block", "did you mean `num_gpu_blocks`?");
     check("seed = 1", "seed = 1\npair = 10", "did you mean `pairs`?");
     check("engine = \"vllm\"", "engine = \"vlm\"", "did you mean `vllm`?");

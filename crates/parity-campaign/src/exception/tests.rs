@@ -15,6 +15,7 @@ reviewer = "maintainers"
 date = "2026-01-31"
 
 [regression_test]
+proof = "running 1 test"
 command = ["cargo", "test", "ties"]
 "#;
 
@@ -44,11 +45,14 @@ fn one_fault_in_a_record_one_message() {
         ("kvrp.exception.v1", "kvrp.exception.v9", "expected \"kvrp.exception.v1\""),
         ("name = \"tie-break\"", "name = \"../x\"", "name: expected letters"),
         ("pointers = [\"/per_request/*/decode_worker_idx\"]", "pointers = []", "must name what differs"),
-        ("\"/per_request/*/decode_worker_idx\"", "\"\"", "must not be the whole report"),
+        ("\"/per_request/*/decode_worker_idx\"", "\"\"", "at least two steps"),
         ("\"/per_request/*/decode_worker_idx\"", "\"per_request\"", "pointers[0]"),
         ("source_of_truth = \"the", "source_of_truth = \" \" #", "source_of_truth: must not be empty"),
         ("\"none\"", "\"TO BE WRITTEN\"", "downstream_impact: is still to be written"),
         ("2026-01-31", "yesterday", "date: expected YYYY-MM-DD"),
+        ("\"/per_request/*/decode_worker_idx\"", "\"/per_request\"", "at least two steps"),
+        ("\"/per_request/*/decode_worker_idx\"", "\"/*/*\"", "at least two steps"),
+        ("\"running 1 test\"", "\"\"", "regression_test.proof: must not be empty"),
         ("command = [\"cargo\", \"test\", \"ties\"]", "command = []", "must name a program"),
         ("disposition", "dispositoin", "dispositoin"),
         ("reviewer = \"maintainers\"\n", "", "missing field `reviewer`"),

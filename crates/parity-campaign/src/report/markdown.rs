@@ -374,7 +374,8 @@ fn diagnostics(report: &Report, out: &mut String) -> fmt::Result {
     writeln!(out, "<details><summary>Dependence diagnostics</summary>\n")?;
     for row in &report.measurements {
         let Some(judgement) = &row.judgement else { continue };
-        writeln!(out, "**{}**\n", row.row)?;
+        let attempts = row.attempts.iter().map(|(kind, count)| format!("{kind}: {count}"));
+        writeln!(out, "**{}** (attempts: {})\n", row.row, attempts.collect::<Vec<_>>().join(", "))?;
         writeln!(out, "```json\n{}\n```\n", compact(&judgement.diagnostics))?;
     }
     writeln!(out, "</details>\n")

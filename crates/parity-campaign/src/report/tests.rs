@@ -74,7 +74,7 @@ fn reviews_that_lift_nothing_are_stale() {
         (growth(0.06, 0.05), vec!["growth text", "exclusion /planner/html_report_path"]),
         (growth(0.0, 0.0), vec!["growth size", "growth text", "exclusion /planner/html_report_path"]),
     ] {
-        assert_eq!(stale_reviews(&reviews, growth, 0.05, &[row(RowOutcome::Match)]), expected);
+        assert_eq!(stale_reviews(&reviews, growth, 0.05, &[], &[row(RowOutcome::Match)]), expected);
     }
 }
 

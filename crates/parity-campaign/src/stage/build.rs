@@ -7,8 +7,8 @@ use std::time::Duration;
 use canonical_json::Sha256;
 use cpu_placement::{CpuSet, SpawnError};
 use revision_pin::{
-    BuildError, BuildRecord as PinnedBuild, Builder, Checkout, Comparison, Recipe, Target,
-    TargetKind as PinnedTargetKind,
+    BUILD_LOG, BuildError, BuildRecord as PinnedBuild, Builder, Checkout, Comparison, Recipe, Target,
+    TargetKind as PinnedTargetKind, growth_ppm,
 };
 
 use crate::context::{ARTIFACTS, Context};
@@ -156,13 +156,12 @@ fn one(
 
 /// cargo's own words, whether the build went well or not.
 fn keep_log(context: &Context<'_>, side: Side, folder: &Path) -> Result<(), CampaignError> {
-    let log = folder.join("cargo-build.stderr");
+    let log = folder.join(BUILD_LOG);
     if !log.is_file() {
         return Ok(());
     }
     let text = fs::read_to_string(&log).at(Stage::Build, Cause::HostUnfit)?;
-    // The log must not name folders of this machine.
-    let hidden = text.replace(&*context.work.to_string_lossy(), "{work}");
+    let hidden = context.hide_paths(&text);
     let path = format!("logs/build-{}.txt", side.name());
     context.write_file(Stage::Build, &path, hidden.as_bytes())
 }
@@ -170,7 +169,7 @@ fn keep_log(context: &Context<'_>, side: Side, folder: &Path) -> Result<(), Camp
 fn refused(side: Side, error: BuildError) -> CampaignError {
     let cause = match &error {
         BuildError::Cancelled { .. } => return CampaignError::cancelled(Stage::Build),
-        BuildError::NodeLock { .. } => return CampaignError::new(Stage::Build, Cause::Cancelled, error),
+        BuildError::NodeLock { .. } => return CampaignError::new(Stage::Build, Cause::HostUnfit, error),
         BuildError::ProtocolNeedsUpdating(_) => Cause::StopForReview,
         BuildError::Failed { .. } | BuildError::TimedOut { .. } | BuildError::Executables { .. } => {
             Cause::TargetFailed
@@ -246,8 +245,19 @@ fn growth(comparison: &Comparison) -> Growth {
     Growth { size_ratio: ratio(comparison.size_growth_ppm), text_ratio: ratio(comparison.text_growth_ppm) }
 }
 
+/// The same from what is recorded of two artifacts.
+pub(crate) fn growth_of(artifacts: &Both<ArtifactRecord>) -> Growth {
+    let ratio = |of: fn(&ArtifactRecord) -> u64| {
+        let ppm = growth_ppm(of(&artifacts.baseline), of(&artifacts.candidate));
+        #[expect(clippy::cast_precision_loss, reason = "a growth in parts per million is far below 2^53")]
+        let ratio = ppm as f64 / 1e6;
+        ratio
+    };
+    Growth { size_ratio: ratio(|artifact| artifact.bytes), text_ratio: ratio(|artifact| artifact.text_bytes) }
+}
+
 /// Growth beyond the limit needs a review record that names it (P5).
-fn growth_stops(definition: &Definition, growth: Growth) -> Vec<String> {
+pub(crate) fn growth_stops(definition: &Definition, growth: Growth) -> Vec<String> {
     let reviewed =
         |subject: &str| definition.reviews_of(ReviewKind::Growth).any(|review| review.subject == subject);
     let limit = definition.build.max_growth;
@@ -259,4 +269,35 @@ fn growth_stops(definition: &Definition, growth: Growth) -> Vec<String> {
             format!("the artifact's {subject} grew by {grown:.2} %, more than {allowed} %: explain it in a review of kind growth")
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::definition::Review;
+    use crate::definition::tests::good;
+
+    #[test]
+    fn growth_needs_a_review_of_exactly_that() {
+        let review = |subject: &str| Review {
+            kind: ReviewKind::Growth,
+            subject: subject.into(),
+            reason: "x".into(),
+            reviewer: "x".into(),
+            date: "2026-01-01".into(),
+        };
+        let grew = Growth { size_ratio: 0.06, text_ratio: 0.07 };
+        for (growth, reviews, stops) in [
+            (Growth { size_ratio: 0.05, text_ratio: -0.5 }, vec![], vec![]),
+            (grew, vec![], vec!["size grew by 6.00 %", "text grew by 7.00 %"]),
+            (grew, vec![review("size")], vec!["text grew by 7.00 %"]),
+            (grew, vec![review("size"), review("text")], vec![]),
+        ] {
+            let mut definition = good();
+            definition.reviews = reviews;
+            let found = growth_stops(&definition, growth);
+            assert_eq!(found.len(), stops.len(), "{found:?}");
+            assert!(found.iter().zip(&stops).all(|(found, says)| found.contains(says)), "{found:?}");
+        }
+    }
 }

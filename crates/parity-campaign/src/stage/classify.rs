@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use canonical_json::{CanonicalError, DiffLimits, Exclusion, Rules, diff};
-use cpu_placement::{NodeLock, Outcome, Output, Run, SpawnError};
+use cpu_placement::{LockError, NodeLock, Outcome, Output, Run, SpawnError};
 
 use crate::context::Context;
 use crate::error::{At, CampaignError, Cause};
@@ -56,7 +56,7 @@ pub(crate) fn cover(
     let mut records = Vec::new();
     for exception in &applicable {
         let covers = all.total - differing(&[exception])?.total.min(all.total);
-        let broad = |pointer: &&String| pointer.contains('*') && !shapes.contains(pointer.as_str());
+        let broad = |pointer: &&String| !shapes.iter().any(|shape| is_within(pointer, shape));
         let over_broad = if covers == 0 || all.truncated {
             Vec::new()
         } else {
@@ -66,6 +66,18 @@ pub(crate) fn cover(
     }
     let uncovered = diff(reports[0], reports[1], &without(rules, &applicable), &DiffLimits::default())?;
     Ok(Classification { records, uncovered_total: uncovered.total, uncovered: uncovered.groups })
+}
+
+/// Whether a pointer names a shape that differs, or single places of it.
+fn is_within(pointer: &str, shape: &str) -> bool {
+    let (mut pointer, mut shape) = (pointer.split('/'), shape.split('/'));
+    loop {
+        match (pointer.next(), shape.next()) {
+            (None, None) => return true,
+            (Some(step), Some(of_shape)) if step == of_shape || of_shape == "*" => {}
+            _ => return false,
+        }
+    }
 }
 
 /// Enough to know every shape.
@@ -136,14 +148,18 @@ fn test(context: &mut Context<'_>, exception: &Exception, side: Side) -> Result<
     fs::create_dir_all(&folder).at(Stage::Classify, Cause::HostUnfit)?;
     // It may build: not while somebody measures here (P7).
     let _lock =
-        NodeLock::shared(&context.options.node_lock, context.cancel).at(Stage::Classify, Cause::HostUnfit)?;
+        NodeLock::shared(&context.options.node_lock, context.cancel).map_err(|error| match error {
+            LockError::Cancelled { .. } => CampaignError::cancelled(Stage::Classify),
+            other => CampaignError::new(Stage::Classify, Cause::HostUnfit, other),
+        })?;
     let prepared = match test.prepare.is_empty() {
         true => TestEnd::Passed,
         false => run(context, &test.prepare, test, side, &folder, "prepare")?,
     };
     let end = match prepared {
-        TestEnd::Passed => run(context, &test.command, test, side, &folder, "test")?,
-        _ => TestEnd::NotRun { why: "its preparation failed".to_owned() },
+        TestEnd::Passed => run(context, &test.command, test, side, &folder, TEST)?,
+        TestEnd::Failed => TestEnd::NotRun { why: "its preparation failed".to_owned() },
+        not_run @ TestEnd::NotRun { .. } => not_run,
     };
     let run = TestRun { record: name.clone(), side, end };
     context.append(Stage::Classify, TEST_KIND, &run)?;
@@ -180,11 +196,33 @@ fn run(
         Err(SpawnError::Cancelled { .. }) => return Err(CampaignError::cancelled(Stage::Classify)),
         Err(error) => return Ok(TestEnd::NotRun { why: crate::error::with_causes(&error) }),
     };
-    keep(context, &output("stdout"), &output("stderr"))?;
+    let (stdout, stderr) = (output("stdout"), output("stderr"));
+    keep(context, &stdout, &stderr)?;
     match finished.outcome {
         Outcome::Cancelled => Err(CampaignError::cancelled(Stage::Classify)),
-        outcome => Ok(end(outcome, test.time_limit_s)),
+        outcome => match end(outcome, test.time_limit_s) {
+            TestEnd::Passed | TestEnd::Failed
+                if what == TEST && !shows(&[&stdout, &stderr], &test.proof)? =>
+            {
+                Ok(TestEnd::NotRun { why: format!("its output does not contain {:?}", test.proof) })
+            }
+            end => Ok(end),
+        },
     }
+}
+
+/// The name of the outputs of the test itself.
+const TEST: &str = "test";
+
+/// Whether one of these files contains a text.
+fn shows(files: &[&Path], text: &str) -> Result<bool, CampaignError> {
+    for file in files {
+        let bytes = fs::read(file).at(Stage::Classify, Cause::HostUnfit)?;
+        if String::from_utf8_lossy(&bytes).contains(text) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 fn end(outcome: Outcome, time_limit_s: u64) -> TestEnd {
@@ -206,6 +244,7 @@ fn keep(context: &Context<'_>, stdout: &Path, stderr: &Path) -> Result<(), Campa
             path.parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy().into_owned();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let bytes = fs::read(path).at(Stage::Classify, Cause::HostUnfit)?;
+        let bytes = context.hide_paths(&String::from_utf8_lossy(&bytes)).into_bytes();
         context.write_file(Stage::Classify, &format!("logs/exception-{folder}.{name}"), &bytes)?;
     }
     Ok(())
@@ -214,6 +253,20 @@ fn keep(context: &Context<'_>, stdout: &Path, stderr: &Path) -> Result<(), Campa
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pointer_is_within_a_shape_only_if_it_names_no_more() {
+        for (pointer, shape, expected) in [
+            ("/a/*/b", "/a/*/b", true),
+            ("/a/3/b", "/a/*/b", true),
+            ("/a/*/*", "/a/*/b", false),
+            ("/a/*", "/a/*/b", false),
+            ("/a/*/b", "/a/*", false),
+            ("/summary/*", "/summary/x", false),
+        ] {
+            assert_eq!(is_within(pointer, shape), expected, "{pointer} {shape}");
+        }
+    }
 
     #[test]
     fn only_a_test_that_ran_can_fail() {

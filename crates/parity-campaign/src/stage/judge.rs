@@ -11,10 +11,12 @@ use crate::definition::{Canonical, Definition, Row};
 use crate::divergence::first_divergence;
 use crate::error::{At, CampaignError, Cause, with_causes};
 use crate::harness::row_options;
-use crate::record::{Both, CanonicalDigest, DifferenceRecord, RowOutcome, RowRecord, Side};
+use crate::record::{
+    Both, CanonicalDigest, CanonicalRecord, DifferenceRecord, RepetitionRecord, RowOutcome, RowRecord, Side,
+};
 use crate::stage::Stage;
 use crate::stage::classify::{Proofs, classify};
-use crate::stage::run::Repetition;
+use crate::stage::run::{REPETITION_KIND, Repetition};
 
 /// The canonical form of the definition. Every exclusion is optional: a report that the harness already canonicalised
 /// lacks the excluded fields.
@@ -46,7 +48,10 @@ pub(crate) fn judge(
     totals: WorkloadTotals,
     proofs: &mut Proofs,
 ) -> Result<RowRecord, CampaignError> {
-    if let Some(fault) = repetitions.iter().find_map(target_fault) {
+    // What an earlier process saw of this row is not undone by starting again (D4, M8).
+    let earlier = Seen::of(context, row)?;
+    let fault = earlier.fault.clone();
+    if let Some(fault) = fault.or_else(|| repetitions.iter().find_map(target_fault)) {
         return finish(context, row, RowRecord::failed(context.definition(), row, fault));
     }
     let rules = rules(&context.definition().canonical)?;
@@ -55,7 +60,14 @@ pub(crate) fn judge(
         Ok(reports) => reports,
         Err(fault) => return finish(context, row, RowRecord::failed(context.definition(), row, fault)),
     };
-    let mut record = context.timed(Stage::Compare, |context| compare(context, row, &reports, &rules))?;
+    for report in &reports {
+        let Repetition { side, number, .. } = *report.repetition;
+        let digest = report.digest.clone();
+        let record = CanonicalRecord { row: row.name.clone(), side, repetition: number, digest };
+        context.append(Stage::Canonicalise, CANONICAL_KIND, &record)?;
+    }
+    let mut record =
+        context.timed(Stage::Compare, |context| compare(context, row, &reports, &earlier, &rules))?;
     context.timed(Stage::Qualify, |context| {
         qualify(context.definition(), row, &reports, totals, &mut record);
         Ok(())
@@ -69,6 +81,46 @@ pub(crate) fn judge(
         }
     }
     finish(context, row, record)
+}
+
+/// The journal's kind of a [`CanonicalRecord`].
+pub(crate) const CANONICAL_KIND: &str = "canonical";
+
+/// What earlier processes recorded of a row that they did not finish.
+struct Seen {
+    digests: Both<Vec<CanonicalDigest>>,
+    fault: Option<String>,
+}
+
+impl Seen {
+    fn of(context: &Context<'_>, row: &Row) -> Result<Self, CampaignError> {
+        let mut seen = Seen { digests: Both { baseline: Vec::new(), candidate: Vec::new() }, fault: None };
+        let Some(earlier) = &context.earlier else { return Ok(seen) };
+        let repetitions: Vec<RepetitionRecord> = earlier.payloads(REPETITION_KIND)?;
+        seen.fault = fault_of(&repetitions, &row.name);
+        seen.digests = digests_of(earlier.payloads(CANONICAL_KIND)?, &row.name);
+        Ok(seen)
+    }
+}
+
+/// The first fault of any repetition of a row.
+pub(crate) fn fault_of(repetitions: &[RepetitionRecord], row: &str) -> Option<String> {
+    repetitions.iter().filter(|record| record.row == row).find_map(|record| {
+        let fault = record.fault.as_ref()?;
+        Some(format!("{} repetition {}: {fault}", record.side.name(), record.repetition))
+    })
+}
+
+/// Every digest that was taken of a row, in order.
+pub(crate) fn digests_of(records: Vec<CanonicalRecord>, row: &str) -> Both<Vec<CanonicalDigest>> {
+    let mut digests = Both { baseline: Vec::new(), candidate: Vec::new() };
+    for record in records.into_iter().filter(|record| record.row == row) {
+        match record.side {
+            Side::Baseline => digests.baseline.push(record.digest),
+            Side::Candidate => digests.candidate.push(record.digest),
+        }
+    }
+    digests
 }
 
 /// Where the record of a row is.
@@ -141,22 +193,28 @@ fn compare(
     context: &Context<'_>,
     row: &Row,
     reports: &[Canonicalised<'_>],
+    earlier: &Seen,
     rules: &Rules,
 ) -> Result<RowRecord, CampaignError> {
     let sides = Both { baseline: of(reports, Side::Baseline), candidate: of(reports, Side::Candidate) };
     let stable = Both { baseline: all_equal(&sides.baseline), candidate: all_equal(&sides.candidate) };
     let equal = stable.baseline && stable.candidate && all_equal(&reports.iter().collect::<Vec<_>>());
     let pair = differing_pair(&sides, &stable, equal);
+    let digests = |side: Side| {
+        let now = sides.get(side).iter().map(|report| report.digest.clone());
+        earlier.digests.get(side).iter().cloned().chain(now).collect::<Vec<_>>()
+    };
+    let digests = Both { baseline: digests(Side::Baseline), candidate: digests(Side::Candidate) };
+    let (stable, equal) = agreement(&digests);
     let difference = match pair {
         Some((between, left, right)) => Some(describe_difference(context, row, between, left, right, rules)?),
         None => None,
     };
     let outcome = outcome_of_digests(&stable, equal);
-    let digests = |side: &[&Canonicalised<'_>]| side.iter().map(|report| report.digest.clone()).collect();
     Ok(RowRecord {
         row: row.name.clone(),
         options: options(context.definition(), row),
-        digests: Both { baseline: digests(&sides.baseline), candidate: digests(&sides.candidate) },
+        digests,
         stable,
         equal,
         coverage: Both { baseline: None, candidate: None },
@@ -180,26 +238,24 @@ fn outcome_of_digests(stable: &Both<bool>, equal: bool) -> RowOutcome {
 /// The outcome of a row, from its digests and coverage alone; `None` when a report could not be read, which the record
 /// says and nothing in it can prove.
 pub(crate) fn outcome_from_evidence(record: &RowRecord) -> Option<RowOutcome> {
-    let all_equal =
-        |digests: &[CanonicalDigest]| digests.windows(2).all(|two| two[0].sha256 == two[1].sha256);
     if Side::BOTH.into_iter().any(|side| record.digests.get(side).is_empty()) {
         return None;
     }
-    let stable = Both {
-        baseline: all_equal(&record.digests.baseline),
-        candidate: all_equal(&record.digests.candidate),
-    };
-    let both: Vec<CanonicalDigest> = [&record.digests.baseline, &record.digests.candidate]
-        .into_iter()
-        .flat_map(|digests| digests.iter().cloned())
-        .collect();
-    let equal = all_equal(&both);
+    let (stable, equal) = agreement(&record.digests);
     let mut findings = Findings::default();
     for side in Side::BOTH {
         findings.note(side, record.coverage.get(side).as_ref()?);
     }
     let by_digests = outcome_of_digests(&stable, equal);
     Some(findings.outcome(&by_digests).unwrap_or(by_digests))
+}
+
+/// Whether each revision agrees with itself, and whether both do with each other.
+pub(crate) fn agreement(digests: &Both<Vec<CanonicalDigest>>) -> (Both<bool>, bool) {
+    let same = |digests: &[CanonicalDigest]| digests.windows(2).all(|two| two[0].sha256 == two[1].sha256);
+    let stable = Both { baseline: same(&digests.baseline), candidate: same(&digests.candidate) };
+    let all: Vec<CanonicalDigest> = digests.baseline.iter().chain(&digests.candidate).cloned().collect();
+    (stable, same(&all))
 }
 
 /// What a row and its window promise.
@@ -234,7 +290,10 @@ fn differing_pair<'r, 'a>(
         (_, _, true) => None,
         (false, _, _) => pick("baseline with itself", &sides.baseline, &sides.baseline),
         (true, false, _) => pick("candidate with itself", &sides.candidate, &sides.candidate),
-        (true, true, false) => pick("baseline with candidate", &sides.baseline, &sides.candidate),
+        // Both agree with themselves, so the first of each stands for all: coverage is taken from it.
+        (true, true, false) => {
+            Some(("baseline with candidate", *sides.baseline.first()?, *sides.candidate.first()?))
+        }
     }
 }
 

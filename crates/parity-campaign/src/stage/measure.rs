@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use canonical_json::Sha256;
-use cpu_placement::{CpuSet, Finished, LockError, NodeLock, Run};
+use cpu_placement::{CpuSet, Finished, LockError, NodeLock, Run, check_alike};
 use paired_run::{
     Attempt, BoxError, Event, JournalRecorder, PairedRun, Processes, Reading, Recorder, RunOutcome, Subject,
     events_of,
@@ -82,7 +82,9 @@ fn refused(error: LockError) -> CampaignError {
 }
 
 fn stage(from: &Path, to: &Path, recorded: Sha256) -> Result<PathBuf, CampaignError> {
-    fs::copy(from, to).at(Stage::Measure, Cause::HostUnfit)?;
+    fs::copy(from, to)
+        .map_err(|error| format!("copy {} to {}: {error}", from.display(), to.display()))
+        .at(Stage::Measure, Cause::HostUnfit)?;
     let (found, _) = Sha256::of_file(to).at(Stage::Measure, Cause::HostUnfit)?;
     if found != recorded {
         let name = to.file_name().unwrap_or_default().to_string_lossy();
@@ -107,15 +109,19 @@ impl Arm<'_> {
     fn folder(&self, attempt: &Attempt) -> PathBuf {
         attempt_folder(self.staging, self.definition, self.row, attempt)
     }
+
+    fn run(&self, folder: &Path) -> Run {
+        let outputs = Outputs::Timing { timings: Path::new("timing.jsonl") };
+        let run = harness_run(self.program, folder, self.cpus, self.definition);
+        run.args(arguments(self.definition, self.row, self.trace, outputs))
+    }
 }
 
 impl Subject for Arm<'_> {
     fn prepare(&mut self, attempt: &Attempt) -> Result<Run, BoxError> {
         let folder = self.folder(attempt);
         fs::create_dir(&folder)?;
-        let outputs = Outputs::Timing { timings: Path::new("timing.jsonl") };
-        let run = harness_run(self.program, &folder, self.cpus, self.definition);
-        Ok(run.args(arguments(self.definition, self.row, self.trace, outputs)))
+        Ok(self.run(&folder))
     }
 
     fn read(&mut self, attempt: &Attempt, _: &Finished) -> Result<Reading, BoxError> {
@@ -151,14 +157,12 @@ struct Counting<'a> {
 impl Counting<'_> {
     fn count(&mut self, event: &Event) {
         let kind = match event {
-            Event::AttemptEnded { .. } => Some("ended"),
-            Event::AttemptInterrupted { .. } => Some("interrupted"),
-            Event::PairInvalidated { .. } => Some("pairs invalidated"),
-            _ => None,
+            Event::AttemptEnded { attempt, .. } => format!("{} ended", attempt.arm),
+            Event::AttemptInterrupted { attempt, .. } => format!("{} interrupted", attempt.arm),
+            Event::PairInvalidated { .. } => "pairs invalidated".to_owned(),
+            _ => return,
         };
-        if let Some(kind) = kind {
-            *self.attempts.entry(kind.to_owned()).or_default() += 1;
-        }
+        *self.attempts.entry(kind).or_default() += 1;
     }
 }
 
@@ -167,6 +171,14 @@ impl Recorder for Counting<'_> {
         self.count(event);
         self.journal.record(event)
     }
+}
+
+/// Both arms start with arguments, variables and paths of the same lengths (M13).
+fn refuse_unlike_arms(baseline: &Arm<'_>, candidate: &Arm<'_>) -> Result<(), CampaignError> {
+    let run = |arm: &Arm<'_>, side: Side| arm.run(&arm.staging.join(side.letter()));
+    check_alike(&run(baseline, Side::Baseline), &run(candidate, Side::Candidate))
+        .at(Stage::Measure, Cause::Bug)
+        .map_err(|error| error.in_row(&baseline.row.name))
 }
 
 /// Takes the pairs of one row and judges them.
@@ -196,6 +208,7 @@ pub(crate) fn measure(
             row,
             cpus,
         };
+        refuse_unlike_arms(&arm(Side::Baseline), &arm(Side::Candidate))?;
         let mut processes = Processes::new(arm(Side::Baseline), arm(Side::Candidate));
         let mut recorder =
             Counting { journal: JournalRecorder::new(&context.bundle, &kind), attempts: BTreeMap::new() };

@@ -109,3 +109,40 @@ fn host() -> Result<serde_json::Value, CampaignError> {
     host.host_name = None;
     serde_json::to_value(&host).at(Stage::Place, Cause::Bug)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(host: serde_json::Value, measured: &str) -> PlaceRecord {
+        PlaceRecord {
+            host,
+            plan: serde_json::json!({ "sets": [] }),
+            correctness_cpus: Vec::new(),
+            measured_cpus: measured.into(),
+            notes: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_campaign_stays_on_its_host_and_cpus() {
+        let host = |kernel: &str, boot: &str| serde_json::json!({ "kernel": kernel, "boot_id": boot });
+        let began = record(host("6.1", "a"), "1");
+        assert!(
+            refuse_another_host(&began, &record(host("6.1", "b"), "1")).is_ok(),
+            "a restart is no other host"
+        );
+        for (found, says) in [
+            (record(host("6.2", "a"), "1"), "the host is another than when this campaign began: kernel"),
+            (record(host("6.1", "a"), "2"), "processes would run on CPUs 2, this campaign began on 1"),
+        ] {
+            let error = refuse_another_host(&began, &found).expect_err(says);
+            assert_eq!(error.cause, Cause::HostUnfit);
+            assert!(
+                crate::error::with_causes(&error).contains(says),
+                "{}",
+                crate::error::with_causes(&error)
+            );
+        }
+    }
+}

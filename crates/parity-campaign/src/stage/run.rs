@@ -80,7 +80,7 @@ pub(crate) fn run(
         drop(sender);
         for result in receiver {
             let repetition = result.map_err(|error: CampaignError| error.in_row(&row.name))?;
-            context.append(Stage::Run, "repetition", &repetition.record)?;
+            context.append(Stage::Run, REPETITION_KIND, &repetition.record)?;
             repetitions.push(repetition);
         }
         Ok::<(), CampaignError>(())
@@ -92,17 +92,16 @@ pub(crate) fn run(
     Ok(repetitions)
 }
 
-/// Why the metric cannot be measured, from what an earlier process recorded of a row.
-pub(crate) fn metric_missing(context: &Context<'_>, row: &Row) -> Result<Option<String>, CampaignError> {
-    let Some(earlier) = &context.earlier else { return Ok(None) };
-    let metric = &context.definition().measure.metric;
-    let of_row =
-        earlier.payloads::<RepetitionRecord>("repetition")?.into_iter().filter(|one| one.row == row.name);
-    let mut missing = of_row.map(|mut record| {
+/// The journal's kind of a [`RepetitionRecord`].
+pub(crate) const REPETITION_KIND: &str = "repetition";
+
+/// Why the metric cannot be measured, from the repetitions of a row.
+pub(crate) fn metric_missing(records: &[RepetitionRecord], metric: &str, row: &Row) -> Option<String> {
+    let of_row = records.iter().filter(|record| record.row == row.name);
+    of_row.cloned().find_map(|mut record| {
         let side = record.side;
         check_timing(&mut record, metric, side)
-    });
-    Ok(missing.find_map(|found| found))
+    })
 }
 
 /// One worker: takes jobs until none is left. Nobody holds the queue while a process runs.
@@ -181,6 +180,8 @@ fn describe(
     let fault = ended_badly(finished, shared.definition, folder);
     let written = if fault.is_none() { report_file(report)? } else { None };
     let missing = (fault.is_none() && written.is_none()).then(|| "the harness wrote no report".to_owned());
+    let (timing, unreadable) = timing_file(timings)?;
+    let unreadable = unreadable.filter(|_| fault.is_none());
     Ok(RepetitionRecord {
         row: shared.row.name.clone(),
         side: job.side,
@@ -189,9 +190,23 @@ fn describe(
         arguments: shown_arguments(run, shared.trace),
         finished: serde_json::to_value(finished).at(Stage::Run, Cause::Bug)?,
         report: written,
-        timing: fs::read_to_string(timings).ok(),
-        fault: fault.or(missing),
+        timing,
+        fault: fault.or(missing).or(unreadable),
     })
+}
+
+/// The text of a timing file, or why there is none.
+fn timing_file(path: &Path) -> Result<(Option<String>, Option<String>), CampaignError> {
+    match fs::read(path) {
+        Ok(bytes) => match String::from_utf8(bytes) {
+            Ok(text) => Ok((Some(text), None)),
+            Err(error) => Ok((None, Some(format!("the timing file is not UTF-8: {error}")))),
+        },
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            Ok((None, Some("the harness wrote no timing record".to_owned())))
+        }
+        Err(error) => Err(error).at(Stage::Run, Cause::HostUnfit),
+    }
 }
 
 /// A timing record that is malformed, doubled or not of seeded routing is a fault; one that lacks the metric is a stop.

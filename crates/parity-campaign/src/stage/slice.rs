@@ -77,13 +77,14 @@ fn find(context: &Context<'_>, checkout: &Path) -> Result<PathBuf, CampaignError
         .at(Stage::Slice, Cause::BadInput)
 }
 
-/// A file of that name, or else any file of that digest.
+/// A file of that name and digest, or else any file of that digest.
 fn search(folder: &Path, name: Option<&Path>, sha256: Sha256) -> Option<PathBuf> {
+    let is_it = |path: &PathBuf| Sha256::of_file(path).is_ok_and(|(found, _)| found == sha256);
     let named = name.and_then(Path::file_name).map(|name| folder.join(name)).filter(|path| path.is_file());
-    named.or_else(|| {
+    named.filter(is_it).or_else(|| {
         let files = fs::read_dir(folder).ok()?.filter_map(Result::ok).map(|entry| entry.path());
         let jsonl = files.filter(|path| path.extension().is_some_and(|extension| extension == "jsonl"));
-        let mut same = jsonl.filter(|path| Sha256::of_file(path).is_ok_and(|(found, _)| found == sha256));
-        same.next()
+        let mut jsonl = jsonl;
+        jsonl.find(is_it)
     })
 }
