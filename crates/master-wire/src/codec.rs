@@ -215,11 +215,10 @@ impl<'a> Decoder<'a> {
     /// When it is neither 0 nor 1, or none is left.
     #[inline]
     pub fn flag(&mut self) -> Result<bool, DecodeError> {
-        let offset = self.offset();
         match self.array()? {
             [0] => Ok(false),
             [1] => Ok(true),
-            [value] => Err(DecodeError::Flag { value, offset }),
+            [value] => Err(DecodeError::Flag { value, offset: self.offset() - 1 }),
         }
     }
 

@@ -247,6 +247,8 @@ pub struct Connection {
     /// The reply handed out last, if it had been parked.
     handed: Option<Parked>,
     broken: bool,
+    /// The last read took all there was: the next would find nothing before the socket says otherwise.
+    drained: bool,
 }
 
 impl Connection {
@@ -273,6 +275,7 @@ impl Connection {
             parked: VecDeque::new(),
             handed: None,
             broken: false,
+            drained: true,
         };
         if options.dialect.is_none() {
             connection.detect()?;
@@ -487,13 +490,14 @@ impl Connection {
                 return Err(CallError::Idle);
             }
             self.write()?;
+            if self.drained {
+                self.wait()?;
+            }
             if self.read()? {
                 if let Some(located) = self.take()? {
                     return Ok(located);
                 }
                 self.expire()?;
-            } else {
-                self.wait()?;
             }
         }
     }
@@ -524,17 +528,23 @@ impl Connection {
     /// Reads what the socket has; whether it had anything.
     fn read(&mut self) -> Result<bool, CallError> {
         loop {
-            match self.stream.read(self.session.incoming()) {
+            let space = self.session.incoming();
+            let space_bytes = space.len();
+            match self.stream.read(space) {
                 Ok(0) => {
                     self.broken = true;
                     let partial_bytes = self.session.partial_bytes();
                     return Err(CallError::Closed { lost: self.session.in_flight(), partial_bytes });
                 }
                 Ok(len) => {
+                    self.drained = len < space_bytes;
                     self.session.received(len);
                     return Ok(true);
                 }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.drained = true;
+                    return Ok(false);
+                }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(source) => return Err(self.lose(source)),
             }
@@ -559,7 +569,10 @@ impl Connection {
         }
         let mut sockets = [PollFd::new(self.stream.as_fd(), events)];
         match poll(&mut sockets, timeout) {
-            Ok(_) | Err(nix::errno::Errno::EINTR) => Ok(()),
+            Ok(_) | Err(nix::errno::Errno::EINTR) => {
+                self.drained = false;
+                Ok(())
+            }
             Err(errno) => Err(self.lose(errno.into())),
         }
     }

@@ -58,6 +58,7 @@ macro_rules! open_enum {
 
         impl $crate::wire::Describe for $name {
             const MIN_BYTES: usize = <$repr as $crate::wire::Describe>::MIN_BYTES;
+            const FIXED_BYTES: Option<usize> = <$repr as $crate::wire::Describe>::FIXED_BYTES;
 
             fn literal(dialect: $crate::dialect::Dialect, out: &mut Vec<u8>) {
                 <$repr as $crate::wire::Describe>::literal(dialect, out);
@@ -188,11 +189,24 @@ macro_rules! record {
             }
 
             #[inline]
-            #[allow(unused_variables, reason = "a call without arguments has no member")]
+            #[allow(unused_mut, unused_variables, reason = "a call without arguments has no member")]
             fn skip(decoder: &mut $crate::codec::Decoder<'a>) -> Result<(), $crate::error::DecodeError> {
+                // Neighbours of fixed size are passed over together.
+                let mut fixed = 0;
                 $(if $crate::dialect::dialects!($($($range)*)?).contains(decoder.dialect()) {
-                    <$type as $crate::wire::Decode<'a>>::skip(decoder)?;
+                    if let Some(bytes) = <$type as $crate::wire::Describe>::FIXED_BYTES {
+                        fixed += bytes;
+                    } else {
+                        if fixed > 0 {
+                            decoder.take(fixed)?;
+                            fixed = 0;
+                        }
+                        <$type as $crate::wire::Decode<'a>>::skip(decoder)?;
+                    }
                 })*
+                if fixed > 0 {
+                    decoder.take(fixed)?;
+                }
                 Ok(())
             }
 
@@ -276,6 +290,20 @@ macro_rules! variant {
                 $(if $crate::dialect::dialects!($($($range)*)?).contains(decoder.dialect()) {
                     if index == known {
                         return <$type as $crate::wire::Decode<$life>>::decode(decoder).map($name::$alternative);
+                    }
+                    known += 1;
+                })*
+                Err($crate::error::DecodeError::Alternative { index, offset, known, dialect: decoder.dialect() })
+            }
+
+            #[inline]
+            fn skip(decoder: &mut $crate::codec::Decoder<$life>) -> Result<(), $crate::error::DecodeError> {
+                let offset = decoder.offset();
+                let [index] = decoder.array()?;
+                let mut known: u8 = 0;
+                $(if $crate::dialect::dialects!($($($range)*)?).contains(decoder.dialect()) {
+                    if index == known {
+                        return <$type as $crate::wire::Decode<$life>>::skip(decoder);
                     }
                     known += 1;
                 })*

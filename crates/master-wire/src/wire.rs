@@ -15,6 +15,9 @@ pub trait Describe {
     /// No value takes fewer bytes than this.
     const MIN_BYTES: usize;
 
+    /// How many bytes every value takes in every dialect, if that is always the same.
+    const FIXED_BYTES: Option<usize> = None;
+
     /// Appends the type literal.
     fn literal(dialect: Dialect, out: &mut Vec<u8>);
 }
@@ -45,8 +48,12 @@ pub trait Decode<'a>: Describe + Copy {
     /// # Errors
     ///
     /// As [`decode`](Decode::decode).
+    #[inline]
     fn skip(decoder: &mut Decoder<'a>) -> Result<(), DecodeError> {
-        Self::decode(decoder).map(drop)
+        match Self::FIXED_BYTES {
+            Some(bytes) => decoder.take(bytes).map(drop),
+            None => Self::decode(decoder).map(drop),
+        }
     }
 
     /// The value a key stands for, for the types a list of keys can be given as.
@@ -215,6 +222,7 @@ impl fmt::Debug for Uuid {
 
 impl Describe for Uuid {
     const MIN_BYTES: usize = 16;
+    const FIXED_BYTES: Option<usize> = Some(16);
 
     /// The one type that travels as its memory image: its literal ends in packing and alignment, eight bytes each.
     fn literal(_: Dialect, out: &mut Vec<u8>) {
@@ -255,6 +263,7 @@ macro_rules! integer {
     ($($type:ty, $literal:ident, $told:ident;)*) => {$(
         impl Describe for $type {
             const MIN_BYTES: usize = size_of::<$type>();
+            const FIXED_BYTES: Option<usize> = Some(size_of::<$type>());
 
             fn literal(_: Dialect, out: &mut Vec<u8>) {
                 out.push(literal::$literal);
@@ -323,6 +332,7 @@ impl<'a> Decode<'a> for bool {
 
 impl Describe for () {
     const MIN_BYTES: usize = 0;
+    const FIXED_BYTES: Option<usize> = Some(0);
 
     fn literal(_: Dialect, out: &mut Vec<u8>) {
         out.push(literal::VOID);
@@ -385,6 +395,11 @@ impl<'a, T: Decode<'a>> Decode<'a> for Option<T> {
     #[inline]
     fn decode(decoder: &mut Decoder<'a>) -> Result<Self, DecodeError> {
         if decoder.flag()? { T::decode(decoder).map(Some) } else { Ok(None) }
+    }
+
+    #[inline]
+    fn skip(decoder: &mut Decoder<'a>) -> Result<(), DecodeError> {
+        if decoder.flag()? { T::skip(decoder) } else { Ok(()) }
     }
 }
 

@@ -1,6 +1,6 @@
-"""The floor: BatchExistKey of one key in a loop that builds its frames once and counts bytes, with the standard library.
+"""BatchExistKey of one key in a loop that builds its frames once and counts bytes, with the standard library.
 
-plain_loop.py HOST PORT CALLS IN_FLIGHT HASH TENANT prints calls per second.
+plain_loop.py HOST PORT CALLS IN_FLIGHT ROUNDS HASH TENANT prints calls per second in the best round.
 """
 import hashlib
 import socket
@@ -8,8 +8,8 @@ import struct
 import sys
 import time
 
-host, port, calls, depth, type_hash, tenant = sys.argv[1:]
-calls, depth = int(calls), int(depth)
+host, port, calls, depth, rounds, type_hash, tenant = sys.argv[1:]
+calls, depth, rounds = int(calls), int(depth), int(rounds)
 
 
 def text(value):
@@ -26,17 +26,20 @@ with socket.create_connection((host, int(port)), timeout=30) as connection:
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection.sendall(frames[0])
     reply = len(connection.recv(1 << 18))
-    began = time.perf_counter()
-    sent = got = pending = 0
-    while got < calls:
-        free = min(depth - (sent - got), calls - sent)
-        if free >= depth // 2 or (free and sent + free == calls):
-            connection.sendall(b"".join(frames[(sent + at) % depth] for at in range(free)))
-            sent += free
-        data = connection.recv(1 << 18)
-        if not data:
-            sys.exit("closed")
-        pending += len(data)
-        got += pending // reply
-        pending %= reply
-    print(calls / (time.perf_counter() - began))
+    best = 0
+    for _ in range(rounds):
+        began = time.perf_counter()
+        sent = got = pending = 0
+        while got < calls:
+            free = min(depth - (sent - got), calls - sent)
+            if free >= depth // 2 or (free and sent + free == calls):
+                connection.sendall(b"".join(frames[(sent + at) % depth] for at in range(free)))
+                sent += free
+            data = connection.recv(1 << 18)
+            if not data:
+                sys.exit("closed")
+            pending += len(data)
+            got += pending // reply
+            pending %= reply
+        best = max(best, calls / (time.perf_counter() - began))
+    print(best)
