@@ -65,7 +65,7 @@ fn name(known: Option<&Recognised>) -> String {
 /// Prints why there is nothing, and passes the exit code on.
 pub(crate) fn failure(cli: &Cli, failure: &Failure, exit: Exit) -> Exit {
     let message = message(failure);
-    eprintln!("mooncake-slice: {message}");
+    command_line::say!("mooncake-slice: {message}");
     if cli.message_format == MessageFormat::Json {
         let mut out = Output::stdout();
         let event = error_event(failure, &message, exit);

@@ -21,7 +21,7 @@ impl Failure {
 
     /// Prints the one clear error.
     pub(crate) fn report(&self) -> Exit {
-        eprintln!("parity: {}", self.message);
+        command_line::say!("parity: {}", self.message);
         self.exit
     }
 }
@@ -85,14 +85,14 @@ impl Console {
         if self.format == MessageFormat::Json {
             let mut out = Output::stdout();
             if let Err(error) = writeln!(out, "{event}").and_then(|()| out.flush()) {
-                eprintln!("parity: write an event: {error}");
+                command_line::say!("parity: write an event: {error}");
             }
         }
     }
 
     fn line(&self, text: &str) {
         if self.format == MessageFormat::Human {
-            eprintln!("parity: {:>7.1} s  {text}", self.start.elapsed().as_secs_f64());
+            command_line::say!("parity: {:>7.1} s  {text}", self.start.elapsed().as_secs_f64());
         }
     }
 

@@ -25,7 +25,7 @@ pub(crate) fn run(args: &DemoArgs, format: MessageFormat) -> Result<Exit, Failur
     scratch.close().map_err(|error| unfit("remove a temporary folder", &error))?;
     drop(claim);
     if let Some(kept) = &args.out {
-        eprintln!("parity: the evidence is in {}", kept.display());
+        command_line::say!("parity: the evidence is in {}", kept.display());
     }
     Ok(exit_of(&report))
 }

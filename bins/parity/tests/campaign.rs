@@ -261,6 +261,18 @@ fn a_full_disk_is_the_hosts_fault_and_what_was_recorded_stays_readable() {
     }
 }
 
+/// Nobody has to listen: a closed stderr must not end a campaign.
+#[test]
+fn a_reader_of_stderr_that_goes_away_changes_nothing() {
+    let stage = Scene::honest().set_up();
+    let mut child = testkit_spawn(&stage);
+    drop(child.stderr.take());
+    drop(child.stdout.take());
+    let status = child.wait().expect("it ends");
+    assert!(matches!(status.code(), Some(0 | 3)), "{status}");
+    assert!(stage.out().join("manifest.json").exists(), "the campaign did not come to its end");
+}
+
 #[test]
 fn a_missing_metric_stops_for_review() {
     let says =

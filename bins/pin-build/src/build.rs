@@ -98,6 +98,6 @@ fn finish(cli: &Cli, staging: Staging, folder: &Path, record: &BuildRecord) -> R
     if cli.work.is_none() {
         return Ok(());
     }
-    eprintln!("pin-build: the checkout and the build tree are kept, as asked");
+    command_line::say!("pin-build: the checkout and the build tree are kept, as asked");
     Ok(())
 }

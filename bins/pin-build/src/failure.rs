@@ -37,7 +37,7 @@ impl Failure {
         if let Some(log) = &self.log {
             eprint!("{log}");
         }
-        eprintln!("pin-build: {}", self.message);
+        command_line::say!("pin-build: {}", self.message);
         self.exit
     }
 }

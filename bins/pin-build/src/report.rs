@@ -47,11 +47,11 @@ impl Reporter {
 fn human(event: &Event<'_>, out: &mut impl Write) -> io::Result<()> {
     match event {
         Event::Pinned { revision } => {
-            eprintln!("pin-build: pinned {} ({})", revision.commit, revision.subject);
+            command_line::say!("pin-build: pinned {} ({})", revision.commit, revision.subject);
         }
-        Event::CheckedOut { lfs_pointers: [] } => eprintln!("pin-build: checked out"),
+        Event::CheckedOut { lfs_pointers: [] } => command_line::say!("pin-build: checked out"),
         Event::CheckedOut { lfs_pointers } => {
-            eprintln!(
+            command_line::say!(
                 "pin-build: checked out; {} files are Git LFS pointers, not their content",
                 lfs_pointers.len()
             );
@@ -59,20 +59,20 @@ fn human(event: &Event<'_>, out: &mut impl Write) -> io::Result<()> {
         Event::Patched { patch } => {
             let moved =
                 patch.files.iter().flat_map(|file| &file.offset_lines).filter(|lines| **lines != 0).count();
-            eprintln!(
+            command_line::say!(
                 "pin-build: applied {} to {} files ({moved} hunks moved)",
                 patch.name,
                 patch.files.len()
             );
         }
-        Event::Building { command } => eprintln!("pin-build: {}", command.join(" ")),
+        Event::Building { command } => command_line::say!("pin-build: {}", command.join(" ")),
         Event::Built { artifact, record, .. } => result(artifact, record, out)?,
     }
     Ok(())
 }
 
 fn result(artifact: &Path, record: &BuildRecord, out: &mut impl Write) -> io::Result<()> {
-    record.notes.iter().for_each(|note| eprintln!("pin-build: note: {note}"));
+    record.notes.iter().for_each(|note| command_line::say!("pin-build: note: {note}"));
     let line = |out: &mut dyn Write, name: &str, value: &str| writeln!(out, "{name:<9} {value}");
     line(out, "commit", &record.revision.commit.to_string())?;
     line(out, "artifact", &artifact.display().to_string())?;

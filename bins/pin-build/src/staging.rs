@@ -97,7 +97,7 @@ fn remove_leftovers(parent: &Path, prefix: &str) -> anyhow::Result<()> {
         let entry = entry.with_context(|| format!("list {}", parent.display()))?;
         let ours = entry.file_name().to_string_lossy().starts_with(prefix);
         if ours && is_left(&entry.path()) {
-            eprintln!("pin-build: remove {}, which an earlier run left", entry.path().display());
+            command_line::say!("pin-build: remove {}, which an earlier run left", entry.path().display());
             remove(&entry.path())?;
         }
     }

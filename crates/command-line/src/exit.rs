@@ -88,7 +88,7 @@ impl Termination for Exit {
 /// Runs a command and turns a panic into [`Exit::Bug`], after the panic message was printed.
 pub fn guard(command: &str, body: impl FnOnce() -> Exit + UnwindSafe) -> Exit {
     catch_unwind(body).unwrap_or_else(|_| {
-        eprintln!("{command}: this is a bug of ours; the message above says where");
+        crate::say!("{command}: this is a bug of ours; the message above says where");
         Exit::Bug
     })
 }

@@ -21,6 +21,18 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
+/// Says something on stderr, as [`eprintln!`] does, but a reader that has gone away does not stop the command: what it
+/// says there is not its result.
+#[macro_export]
+macro_rules! say {
+    ($($text:tt)*) => {{
+        let _ = ::std::io::Write::write_fmt(
+            &mut ::std::io::stderr(),
+            ::std::format_args!("{}\n", ::std::format_args!($($text)*)),
+        );
+    }};
+}
+
 mod exit;
 mod interrupt;
 mod message;
