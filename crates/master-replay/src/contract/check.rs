@@ -637,6 +637,9 @@ fn check_first(
 }
 
 fn check_lifecycle_fields(row: &Row<'_>, op: Op) -> Result<(), Bad> {
+    if row.first(Fields::LIFECYCLE).is_none() {
+        return Ok(());
+    }
     let owners: [(Field, Rule, &[Op]); 3] = [
         (Field::SegmentId, Rule::FSegment, &[Op::MountSegment, Op::UnmountSegment]),
         (Field::SizeBytes, Rule::FSize, &[Op::MountSegment]),

@@ -101,6 +101,10 @@ impl Fields {
     pub(crate) const WRITE: Fields =
         Field::ValueSizes.alone().or(Field::ValueSlices.alone()).or(Field::ReplicaNum.alone());
 
+    /// The fields of registrations, mounts and unmounts.
+    pub(crate) const LIFECYCLE: Fields =
+        Field::SegmentId.alone().or(Field::SizeBytes.alone()).or(Field::Segments.alone());
+
     pub(crate) const fn or(self, other: Fields) -> Fields {
         Fields(self.0 | other.0)
     }
@@ -212,8 +216,12 @@ impl<'a> Row<'a> {
         Err(Bad::new(Rule::JObject, self.begin(0), "the row is JSON, but not an object"))
     }
 
+    #[inline]
     fn next(&self, reader: &mut Reader<'a>) -> Result<Event<'a>, Bad> {
-        reader.next_event().map_err(|error| json_error(&error))
+        match reader.next_event() {
+            Ok(event) => Ok(event),
+            Err(error) => Err(json_error(&error)),
+        }
     }
 
     /// Puts one step of a value into the tape.
@@ -374,6 +382,7 @@ pub(crate) fn shortened(text: &str) -> Cow<'_, str> {
     }
 }
 
+#[cold]
 fn json_error(error: &ReadError) -> Bad {
     let rule = match error.kind {
         ReadErrorKind::ByteOrderMark => Rule::JBom,

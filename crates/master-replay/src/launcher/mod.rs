@@ -440,6 +440,7 @@ struct Session<'s> {
 
 impl Session<'_> {
     fn run(&self, program: Option<&Program>) -> Result<Launched, LaunchError> {
+        self.stay_elsewhere();
         let mut ready = match program {
             Some(program) => self.start_master(program)?,
             None => self.connect()?,
@@ -448,6 +449,21 @@ impl Session<'_> {
         let stopped = ready.running.take().map(stop);
         let (recorder, finished, after) = outcome?;
         self.conclude(&ready, &recorder, &finished, after, stopped.as_ref())
+    }
+
+    /// Keeps this thread, which looks at both processes now and then, off their CPUs where there are others.
+    fn stay_elsewhere(&self) {
+        let (Some(master), Some(replayer)) = (&self.launch.master_cpus, &self.launch.replay_cpus) else {
+            return;
+        };
+        let Ok(topology) = Topology::read() else { return };
+        let mut others = nix::sched::CpuSet::new();
+        let free = topology.allowed.difference(master).difference(replayer);
+        let fits = free.iter().all(|cpu| others.set(cpu as usize).is_ok());
+        if fits && !free.is_empty() {
+            // Where the kernel refuses, looking disturbs a little more.
+            let _ = nix::sched::sched_setaffinity(nix::unistd::Pid::from_raw(0), &others);
+        }
     }
 
     fn start_master(&self, program: &Program) -> Result<Ready, LaunchError> {
@@ -753,6 +769,7 @@ impl Session<'_> {
             "success": success,
             "replayer_exit_code": exit_codes.first(),
             "replayer_exit_codes": exit_codes,
+            "replayers_ended": finished.iter().map(describe_end).collect::<Vec<_>>(),
             "master_stopped": stopped.map(describe_stop),
             "master_allocator": ready.allocator,
             "store_after_replay": after,
@@ -891,15 +908,20 @@ fn stop(running: Running) -> Result<Finished, SpawnError> {
 
 fn describe_stop(stopped: &Result<Finished, SpawnError>) -> Value {
     match stopped {
-        Ok(finished) => json!({
-            "killed_after_grace": finished.killed_after_grace,
-            "max_rss_bytes": finished.max_rss_bytes,
-            "user_ns": finished.user_ns,
-            "system_ns": finished.system_ns,
-            "placement_violations": finished.violations.iter().map(ToString::to_string).collect::<Vec<_>>(),
-        }),
+        Ok(finished) => describe_end(finished),
         Err(error) => json!({ "error": describe(error) }),
     }
+}
+
+/// What a process used in all, and whether it was where it should have been.
+fn describe_end(finished: &Finished) -> Value {
+    json!({
+        "killed_after_grace": finished.killed_after_grace,
+        "max_rss_bytes": finished.max_rss_bytes,
+        "user_ns": finished.user_ns,
+        "system_ns": finished.system_ns,
+        "placement_violations": finished.violations.iter().map(ToString::to_string).collect::<Vec<_>>(),
+    })
 }
 
 #[expect(clippy::cast_precision_loss, reason = "seconds of a clock that begins with the machine")]
