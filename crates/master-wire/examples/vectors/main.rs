@@ -6,7 +6,7 @@
 mod check;
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -20,8 +20,15 @@ fn main() -> ExitCode {
     };
     match open(Path::new(&file)).and_then(Tally::of) {
         Ok(tally) => {
-            tally.print();
-            if tally.first.is_none() { ExitCode::SUCCESS } else { ExitCode::from(1) }
+            let agree = if tally.first.is_none() { ExitCode::SUCCESS } else { ExitCode::from(1) };
+            match tally.print(&mut io::stdout().lock()) {
+                // Whoever reads on may stop when they have seen enough.
+                Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+                    eprintln!("vectors: the result cannot be printed: {error}");
+                    ExitCode::from(4)
+                }
+                _ => agree,
+            }
         }
         Err(error) => {
             eprintln!("vectors: {} cannot be read: {error}", Path::new(&file).display());
@@ -73,14 +80,15 @@ impl Tally {
         }
     }
 
-    fn print(&self) {
+    fn print(&self, out: &mut impl Write) -> io::Result<()> {
         let agree = self.equal + self.foreign + self.refused;
-        println!("{agree} of {} messages agree", self.messages);
-        println!("  {} read as stated and written again byte for byte", self.equal);
-        println!("  {} the same, in another dialect than the master's (probes)", self.foreign);
-        println!("  {} malformed, refused for the stated reason", self.refused);
+        writeln!(out, "{agree} of {} messages agree", self.messages)?;
+        writeln!(out, "  {} read as stated and written again byte for byte", self.equal)?;
+        writeln!(out, "  {} the same, in another dialect than the master's (probes)", self.foreign)?;
+        writeln!(out, "  {} malformed, refused for the stated reason", self.refused)?;
         if let Some((line, what)) = &self.first {
-            println!("first that does not: line {line}: {what}");
+            writeln!(out, "first that does not: line {line}: {what}")?;
         }
+        out.flush()
     }
 }
