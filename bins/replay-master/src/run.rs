@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use command_line::{Exit, Interrupt, MessageFormat, Output};
 use cpu_placement::{CancelToken, CpuSet};
 use master_replay::{
-    Drive, DriveError, DriveOptions, Launch, LaunchError, Launched, MasterSettings, MasterSource,
-    ReplayError, Speed,
+    Drive, DriveError, DriveOptions, Launch, LaunchError, Launched, MasterSettings, MasterSource, Network,
+    ReplayError, Speed, enter_private_network,
 };
 
 use crate::failure::Failure;
@@ -189,6 +189,18 @@ impl How {
         options
     }
 
+    /// Moves this process, which has one thread yet, into a network of its own if a master is to be started. Later it
+    /// would be possible for root only.
+    fn network(&self) -> Network {
+        if self.source.connect.is_some() || self.shared_network {
+            return Network::Shared { why: "it was not wanted".to_owned() };
+        }
+        match enter_private_network() {
+            Ok(()) => Network::AlreadyPrivate,
+            Err(error) => Network::Shared { why: error.to_string() },
+        }
+    }
+
     /// The launch that is described.
     pub(crate) fn launch(&self, trace: &Path, out: &Path) -> Result<Launch, Failure> {
         let replayer = std::env::current_exe()?;
@@ -204,7 +216,7 @@ impl How {
         launch.require_eviction = self.require_eviction;
         launch.require_allocator.clone_from(&self.require_allocator);
         launch.allow_open_metrics = self.allow_open_metrics;
-        launch.private_network = !self.shared_network;
+        launch.network = self.network();
         Ok(launch)
     }
 }

@@ -50,7 +50,8 @@ pub use driver::{
 };
 pub use launcher::{
     Drive, DriveError, DriveOptions, DrivePart, Launch, LaunchError, Launched, MasterSettings, MasterSource,
-    ReplayReport, Saturated, Saturation, Sweep, SweepPoint, SweepReport, WorkloadProcess,
+    Network, ReplayReport, Saturated, Saturation, Sweep, SweepPoint, SweepReport, WorkloadProcess,
+    enter_private_network,
 };
 pub use outcome::{
     Distribution, KeyStatus, KeyStatusCounts, OperationSummary, Outcomes, OutputError, PhaseSummary, Sample,

@@ -33,6 +33,7 @@ use watch::{Recorder, is_alive};
 use window::{Evidence, Window};
 
 pub use drive::{Drive, DriveError, DriveOptions, DrivePart, ReplayReport};
+pub use network::enter_private_network;
 pub use sweep::{Sweep, SweepPoint, SweepReport};
 pub use window::{Saturated, Saturation, WorkloadProcess};
 
@@ -143,8 +144,24 @@ pub struct Launch {
     pub require_allocator: Option<String>,
     /// Whether a master may serve its metrics to the whole network.
     pub allow_open_metrics: bool,
-    /// Whether a private network is tried.
-    pub private_network: bool,
+    /// The network of master and replayer.
+    pub network: Network,
+}
+
+/// The network in which a master and its replayers run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Network {
+    /// One of their own where that is possible: the thread that runs the launch moves there.
+    #[default]
+    TryPrivate,
+    /// The one that this process has moved to already, by [`enter_private_network`].
+    AlreadyPrivate,
+    /// The machine's.
+    Shared {
+        /// Why, for a reader.
+        why: String,
+    },
 }
 
 impl Launch {
@@ -172,7 +189,7 @@ impl Launch {
             require_eviction: false,
             require_allocator: None,
             allow_open_metrics: false,
-            private_network: true,
+            network: Network::TryPrivate,
         }
     }
 }
@@ -335,8 +352,8 @@ const LOOK: Duration = Duration::from_millis(50);
 impl Launch {
     /// Starts a master, replays the trace against it, stops it, and writes all about it.
     ///
-    /// The calling thread, and with it everything it starts from then on, is moved into a private network where that
-    /// is possible: give the launch a thread of its own.
+    /// With [`Network::TryPrivate`] the calling thread, and with it everything it starts from then on, is moved into a
+    /// private network where that is possible: give the launch a thread of its own.
     ///
     /// # Errors
     ///
@@ -467,9 +484,10 @@ impl Session<'_> {
     }
 
     fn start_master(&self, program: &Program) -> Result<Ready, LaunchError> {
-        let private = match self.launch.private_network {
-            true => network::enter_private().map_err(|error| error.to_string()),
-            false => Err("it was not wanted".to_owned()),
+        let private = match &self.launch.network {
+            Network::TryPrivate => network::enter_private_network().map_err(|error| error.to_string()),
+            Network::AlreadyPrivate => Ok(()),
+            Network::Shared { why } => Err(why.clone()),
         };
         let scratch = tempfile::tempdir().map_err(system("make a temporary folder"))?;
         let keeps_metrics = program.has_flag("metrics_host", scratch.path(), self.cancel)?;

@@ -16,7 +16,7 @@ use nix::unistd::{getgid, getuid};
 /// # Errors
 ///
 /// Neither is allowed here.
-pub(super) fn enter_private() -> io::Result<()> {
+pub fn enter_private_network() -> io::Result<()> {
     match unshare(CloneFlags::CLONE_NEWNET) {
         Ok(()) => raise_loopback(),
         Err(nix::errno::Errno::EPERM) => {
