@@ -249,7 +249,7 @@ pub(crate) fn run() -> Exit {
         }
     };
     dispatch(cli).unwrap_or_else(|error| {
-        eprintln!("paired-gate: failed to {error:#}");
+        command_line::say!("paired-gate: failed to {error:#}");
         exit_of(&error)
     })
 }

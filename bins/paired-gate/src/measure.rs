@@ -78,7 +78,7 @@ pub(crate) fn judge_again(
         }
         Some(other) => {
             let (exit, message) = without_verdict(&other)?;
-            eprintln!("paired-gate: {message}");
+            command_line::say!("paired-gate: {message}");
             return Ok(exit);
         }
     }
@@ -148,7 +148,10 @@ fn measure(
     kept?;
     match outcome {
         RunOutcome::Cancelled => {
-            eprintln!("paired-gate: stopped; `paired-gate resume` goes on with {}", bundle.dir().display());
+            command_line::say!(
+                "paired-gate: stopped; `paired-gate resume` goes on with {}",
+                bundle.dir().display()
+            );
             Ok(interrupt.exit().unwrap_or(Exit::HostUnfit))
         }
         RunOutcome::Complete => {
@@ -178,7 +181,7 @@ fn fault_of(error: &RunError) -> Exit {
 fn warn_if_unlike(bundle: &Bundle, definition: &Definition, scratch: &Path) -> anyhow::Result<()> {
     let run = |arm| Program::new(definition, arm, scratch, Arc::default()).run(0);
     if let Err(unlike) = check_alike(&run(Arm::Baseline), &run(Arm::Candidate)) {
-        eprintln!("paired-gate: warning: failed to {unlike}");
+        command_line::say!("paired-gate: warning: failed to {unlike}");
         bundle.append("paired-gate.unlike", &json!({ "warning": unlike.to_string() }))?;
     }
     Ok(())
@@ -200,7 +203,7 @@ fn judge(
 /// The digest of the manifest stands for everything in the directory; kept elsewhere, it shows a rewrite.
 fn seal(bundle: Bundle) -> anyhow::Result<()> {
     let manifest = bundle.seal()?;
-    eprintln!("paired-gate: evidence sealed, manifest {}", manifest.sha256);
+    command_line::say!("paired-gate: evidence sealed, manifest {}", manifest.sha256);
     Ok(())
 }
 
@@ -243,7 +246,7 @@ fn stopped(bundle: Bundle, outcome: &RunOutcome, scratch: &Path) -> anyhow::Resu
     }
     bundle.append("paired-gate.stopped", &json!({ "message": message, "exit": exit.code() }))?;
     seal(bundle)?;
-    eprintln!("paired-gate: {message}");
+    command_line::say!("paired-gate: {message}");
     Ok(exit)
 }
 
@@ -260,7 +263,9 @@ impl<'a> Journal<'a> {
             if let Some(recorder) = OverlappedRecorder::new(bundle, EVENTS, &cpus)? {
                 return Ok(Self::Overlapped(recorder));
             }
-            eprintln!("paired-gate: note: no CPU beside the measured ones; every record waits for the disk");
+            command_line::say!(
+                "paired-gate: note: no CPU beside the measured ones; every record waits for the disk"
+            );
         }
         Ok(Self::Strict(JournalRecorder::new(bundle, EVENTS)))
     }

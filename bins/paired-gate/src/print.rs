@@ -109,7 +109,7 @@ pub(crate) fn judgement(
     format: MessageFormat,
 ) -> anyhow::Result<()> {
     if origin == Origin::NotOfRun {
-        eprintln!(
+        command_line::say!(
             "paired-gate: warning: another definition than the run's own: this is no verdict of that run"
         );
     }

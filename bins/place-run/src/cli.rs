@@ -43,7 +43,7 @@ fn dispatch(options: &Options) -> Ending {
         Command::Host(host) => show::host(host, options.message_format).map(Ending::Exit),
     };
     result.unwrap_or_else(|error| {
-        eprintln!("place-run: failed to {}", command_line::describe_error(error.as_ref()));
+        command_line::say!("place-run: failed to {}", command_line::describe_error(error.as_ref()));
         Ending::Exit(exit_of(&error))
     })
 }

@@ -31,7 +31,7 @@ struct RunMessage<'a> {
 pub(crate) fn run(options: &RunOptions, format: MessageFormat) -> anyhow::Result<Ending> {
     let topology = Topology::read()?;
     for note in &topology.notes {
-        eprintln!("place-run: note: {note}");
+        command_line::say!("place-run: note: {note}");
     }
     // A place that cannot be written is found out before the program runs and not after.
     let mut record = options.record.as_ref().map(|path| create(path).map(|file| (path, file))).transpose()?;
@@ -129,14 +129,17 @@ fn create(path: &std::path::Path) -> anyhow::Result<File> {
 /// Says on stderr what is wrong, and what a preflight found.
 fn tell(message: &RunMessage<'_>) {
     for violation in &message.finished.violations {
-        eprintln!("place-run: not as planned: {violation}");
+        command_line::say!("place-run: not as planned: {violation}");
     }
     if !message.escaped.is_empty() {
-        eprintln!("place-run: ended processes that had left the program's group: {:?}", message.escaped);
+        command_line::say!(
+            "place-run: ended processes that had left the program's group: {:?}",
+            message.escaped
+        );
     }
     if let Some(preflight) = message.preflight {
         let busiest = preflight.busiest_ppm.map_or_else(|| "unknown".to_owned(), |ppm| format!("{ppm} ppm"));
-        eprintln!(
+        command_line::say!(
             "place-run: threads: {:?} (busiest thread: {busiest} of the processor time)",
             preflight.threads
         );
@@ -153,7 +156,7 @@ fn ending(options: &RunOptions, finished: &Finished) -> Ending {
         Outcome::Exited(status) => Ending::Program(low_byte(status)),
         Outcome::Signalled(signal) => Ending::Program(low_byte(128 + signal)),
         Outcome::TimedOut => {
-            eprintln!("place-run: the program ran past its time limit and was ended");
+            command_line::say!("place-run: the program ran past its time limit and was ended");
             Ending::Exit(Exit::TargetFailed)
         }
         _ => Ending::Exit(Exit::TargetFailed),

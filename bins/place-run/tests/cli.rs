@@ -238,6 +238,16 @@ fn results_that_cannot_be_written() {
     );
 }
 
+/// What is said on stderr is not the result: without a reader the exit code stays the same.
+#[test]
+fn a_closed_stderr_changes_nothing() {
+    let run = Run::new("/bin/sh")
+        .args(["-c", "exec 2>/dev/full; exec \"$0\" plan --topology /no/such/file"])
+        .arg(cargo_bin!("place-run"));
+    let finished = run.wait(&CancelToken::new()).expect("it starts");
+    assert_eq!(finished.outcome, Outcome::Exited(4));
+}
+
 #[test]
 fn stdin_is_passed_on() {
     let mut command = place_run(&["run", "--give-housekeeping", "--", "/bin/cat"]);
