@@ -176,7 +176,15 @@ fn paced(report: &mut Report, folder: &Path, replayer: usize, master: usize) {
             &format!("{rate} calls/s, sleeping: processor per call against a bare loop"),
             &format!("<= 1.5 x {bare_cpu:.1} us"),
             &format!("{cpu:.1} us"),
-            cpu <= 1.5 * bare_cpu && cpu <= 42.0 / 3.0,
+            cpu <= 1.5 * bare_cpu,
+        );
+        // Upstream's replayer has its core full at 5,000 calls/s already.
+        let third = 1e6 / rate as f64 / 3.0;
+        report.line(
+            &format!("{rate} calls/s, sleeping: processor per call against upstream"),
+            &format!("<= {third:.1} us"),
+            &format!("{cpu:.1} us"),
+            cpu <= third,
         );
         report.line(&format!("{rate} calls/s: read delays"), "0", &delayed.to_string(), delayed == 0);
     }

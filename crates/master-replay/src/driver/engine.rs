@@ -24,6 +24,10 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// A lane with this much to be written is written to at once.
 const FLUSH_BYTES: usize = 64 << 10;
 
+/// Replies are left unread only once all calls have been in flight, and another overdue, for so long: a paced replay that
+/// only catches up after a hiccup reads at once.
+const SATURATED_US: u64 = 50_000;
+
 /// Replies are left unread for at most this part of the time that the master needs for the calls in flight, so that
 /// it never runs out of calls.
 const DELAY_PART: u32 = 3;
@@ -249,7 +253,8 @@ impl<'r, 't> Engine<'r, 't> {
         streams: &[TcpStream],
         wake_us: Option<u64>,
     ) -> Result<(), ReplayError> {
-        if self.saturated_since.is_some() {
+        let now_us = self.now_us();
+        if self.saturated_since.is_some_and(|since| now_us.saturating_sub(since) >= SATURATED_US) {
             self.delay_reading();
         }
         for (index, lane) in self.lanes.iter().enumerate() {
