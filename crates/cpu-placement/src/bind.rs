@@ -135,12 +135,22 @@ impl Image {
 }
 
 /// Makes `command` set itself up in the child as `setup` says and become `image`. The report is written before exec.
-pub(crate) fn prepare(command: &mut Command, setup: ChildSetup, image: Image) -> io::Result<ReportPipe> {
+///
+/// The child names its group to the guard, which stands before it: whatever becomes of this process in between, nothing that
+/// the child starts outlives it.
+pub(crate) fn prepare(
+    command: &mut Command,
+    setup: ChildSetup,
+    image: Image,
+    guard: &Guard,
+) -> io::Result<ReportPipe> {
     let (read, write) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC | nix::fcntl::OFlag::O_NONBLOCK)?;
     let parent = nix::unistd::getpid().as_raw();
     let mut frame = [0u8; FRAME_BYTES];
+    let guard = guard.pipe.as_ref().map_or(-1, AsRawFd::as_raw_fd);
     let closure = move || {
         set_up(&setup, parent, &mut frame, write.as_fd())?;
+        name_group(guard)?;
         Err(image.exec())
     };
     // SAFETY: the closure runs in the forked child, where only async-signal-safe calls are allowed. `set_up` and
@@ -169,6 +179,16 @@ fn set_up(
         Ok(()) if written < 0 => Err(io::Error::last_os_error()),
         Ok(()) => Ok(()),
     }
+}
+
+/// Tells the guard the group to kill, which is the one this process leads. Runs in the child: system calls only.
+fn name_group(guard: c_int) -> io::Result<()> {
+    // SAFETY: `getpid` takes nothing, and the message is valid for its length.
+    let written = unsafe {
+        let group = libc::getpid().to_ne_bytes();
+        libc::write(guard, group.as_ptr().cast(), MESSAGE_BYTES)
+    };
+    if written < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 fn set_up_steps(setup: &ChildSetup, parent: i32, frame: &mut [u8; FRAME_BYTES]) -> Result<(), (i32, i32)> {
@@ -363,8 +383,9 @@ pub(crate) fn count_migrations(pid: i32) -> io::Result<OwnedFd> {
 /// A process that kills a group when its own parent is gone, however that happened.
 ///
 /// `PR_SET_PDEATHSIG` reaches only the child itself; its own children would outlive a killed parent. The guard
-/// waits on a pipe whose other end the parent holds: a byte means that all is over, an end without one that the
-/// parent is gone.
+/// waits on a pipe whose other end the parent holds: a zero means that all is over, another number is the group to
+/// kill, and an end without a zero means that the parent is gone. It stands before the child is started, and the
+/// child itself names its group, so that there is no moment without a guard.
 #[derive(Debug)]
 pub(crate) struct Guard {
     pid: i32,
@@ -372,8 +393,8 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
-    /// Starts a guard for `group`.
-    pub(crate) fn over(group: i32) -> io::Result<Self> {
+    /// Starts a guard that knows no group yet.
+    pub(crate) fn stand() -> io::Result<Self> {
         let (read, write) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC)?;
         let all = nix::sys::signal::SigSet::all();
         let before = all.thread_swap_mask(nix::sys::signal::SigmaskHow::SIG_SETMASK)?;
@@ -381,7 +402,7 @@ impl Guard {
         // `stand_guard` allocates nothing, takes no lock and never returns.
         let pid = unsafe { libc::fork() };
         if pid == 0 {
-            stand_guard(read.as_raw_fd(), write.as_raw_fd(), group);
+            stand_guard(read.as_raw_fd(), write.as_raw_fd());
         }
         let forked = if pid < 0 { Err(io::Error::last_os_error()) } else { Ok(pid) };
         before.thread_set_mask()?;
@@ -392,7 +413,7 @@ impl Guard {
     pub(crate) fn dismiss(&mut self) {
         let Some(pipe) = self.pipe.take() else { return };
         // If the guard is gone already there is nobody to tell, and nothing left for it to do.
-        let _ = nix::unistd::write(&pipe, &[0]);
+        let _ = nix::unistd::write(&pipe, &[0; MESSAGE_BYTES]);
         drop(pipe);
         let _ = wait4(self.pid);
     }
@@ -404,10 +425,14 @@ impl Drop for Guard {
     }
 }
 
+/// A message to the guard is an `i32`. The kernel never splits so short a write to a pipe.
+const MESSAGE_BYTES: usize = 4;
+
 /// Runs in the guard, with all signals blocked: system calls only.
-fn stand_guard(read: c_int, write: c_int, group: i32) -> ! {
-    let mut byte = 0u8;
-    // SAFETY: each call takes integers, or a pointer to `byte` with its length; the descriptors closed are copies
+fn stand_guard(read: c_int, write: c_int) -> ! {
+    let mut message = [0u8; MESSAGE_BYTES];
+    let mut group = 0;
+    // SAFETY: each call takes integers, or a pointer to `message` with its length; the descriptors closed are copies
     // that belong to this process alone. Holding the parent's lock files or pipes open would keep them alive.
     unsafe {
         libc::setsid();
@@ -416,14 +441,17 @@ fn stand_guard(read: c_int, write: c_int, group: i32) -> ! {
         libc::dup2(read, 0);
         libc::syscall(libc::SYS_close_range, 1, u32::MAX, 0);
         loop {
-            match libc::read(0, (&raw mut byte).cast(), 1) {
-                1 => libc::_exit(0),
+            match libc::read(0, message.as_mut_ptr().cast(), MESSAGE_BYTES) {
+                4 if message == [0; MESSAGE_BYTES] => libc::_exit(0),
+                4 => group = i32::from_ne_bytes(message),
                 0 => break,
                 _ if errno() == libc::EINTR => {}
                 _ => libc::_exit(1),
             }
         }
-        libc::kill(-group, libc::SIGKILL);
+        if group > 0 {
+            libc::kill(-group, libc::SIGKILL);
+        }
         libc::_exit(0)
     }
 }

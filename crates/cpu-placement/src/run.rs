@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::bind::{self, ChildReport, ChildSetup, Step};
+use crate::bind::{self, ChildReport, ChildSetup, Guard, Step};
 use crate::cancel::CancelToken;
 use crate::elsewhere::Elsewhere;
 use crate::error::SpawnError;
@@ -322,7 +322,8 @@ impl Run {
         self.check_sets()?;
         let mut command = self.command(&program)?;
         let image = self.image(&program)?;
-        let pipe = bind::prepare(&mut command, self.child_setup(), image);
+        let guard = Guard::stand().map_err(|source| self.start_error(source))?;
+        let pipe = bind::prepare(&mut command, self.child_setup(), image, &guard);
         let pipe = pipe.map_err(|source| self.start_error(source))?;
         // A child that is to keep the affinity this thread has must find it unchanged.
         let set_here = self.cpus.as_ref().filter(|_| self.binding == Binding::Set);
@@ -332,7 +333,7 @@ impl Run {
         let spawned = command.spawn();
         let report = pipe.read().map_err(|source| self.start_error(source))?;
         let child = spawned.map_err(|source| self.spawn_error(source, report.as_ref()))?;
-        Running::adopt(self, child.id(), report.unwrap_or_default(), before.at(started, started_at))
+        Running::adopt(self, child.id(), report.unwrap_or_default(), before.at(started, started_at), guard)
     }
 
     fn start_error(&self, source: io::Error) -> SpawnError {

@@ -105,10 +105,10 @@ impl Running {
         pid: u32,
         report: ChildReport,
         before: Before,
+        guard: Guard,
     ) -> Result<Self, SpawnError> {
         let raw = i32::try_from(pid).expect("the kernel's process ids are positive i32");
-        let held = bind::pidfd_open(raw).and_then(|pidfd| Ok((pidfd, Guard::over(raw)?)));
-        let (pidfd, guard) = held.map_err(|source| {
+        let pidfd = bind::pidfd_open(raw).map_err(|source| {
             kill_and_reap(raw);
             SpawnError::Wait { pid, source }
         })?;
