@@ -442,15 +442,20 @@ fn an_existing_out_is_never_touched() {
     assert_eq!(fs::read_to_string(stage.out().join("precious")).unwrap(), "data");
 }
 
+/// Waits for a campaign to get somewhere; a campaign that never does is a failure.
+fn wait_until(ready: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !ready() {
+        assert!(start.elapsed() < Duration::from_secs(120), "the campaign never got there");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 /// Starts a campaign, waits until its journal or scratch shows that it is where we want it, and interrupts it.
 fn interrupt(scene: &Scene, ready: impl Fn(&Path) -> bool) {
     let stage = scene.set_up();
     let child = testkit_spawn(&stage);
-    let start = Instant::now();
-    while !ready(&stage.out()) {
-        assert!(start.elapsed() < Duration::from_secs(120), "the campaign never got there");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_until(|| ready(&stage.out()));
     let pid = nix::unistd::Pid::from_raw(i32::try_from(child.id()).expect("a pid"));
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).expect("a signal");
     let output = child.wait_with_output().expect("it ends");
@@ -596,11 +601,7 @@ fn a_fault_that_was_seen_before_a_kill_stays_seen() {
     let stage = Scene::candidate(&format!("counter {count}\nnth 1 exit 101\nnth 2 hang")).set_up();
     fs::create_dir_all(Path::new(&count).parent().expect("a folder")).expect("a folder");
     let mut child = testkit_spawn(&stage);
-    let start = Instant::now();
-    while !journal_has(&stage.out(), "status 101") {
-        assert!(start.elapsed() < Duration::from_secs(120), "the campaign never got there");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_until(|| journal_has(&stage.out(), "status 101"));
     child.kill().expect("a signal");
     child.wait().expect("it ends");
     let place = |name: &str| stage.folder.path().join(name).display().to_string();
@@ -618,11 +619,7 @@ fn a_fault_that_was_seen_before_a_kill_stays_seen() {
 fn a_changed_campaign_is_not_resumed() {
     let stage = Scene::candidate("on-timing hang").set_up();
     let mut child = testkit_spawn(&stage);
-    let start = Instant::now();
-    while !journal_has(&stage.out(), "attempt_started") {
-        assert!(start.elapsed() < Duration::from_secs(120), "the campaign never got there");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_until(|| journal_has(&stage.out(), "attempt_started"));
     child.kill().expect("a signal");
     child.wait().expect("it ends");
     let campaign = stage.folder.path().join("campaign.toml");
@@ -658,17 +655,10 @@ fn a_changed_campaign_is_not_resumed() {
 fn the_next_start_removes_what_a_killed_campaign_left() {
     let stage = Scene::candidate("on-timing hang").set_up();
     let mut child = testkit_spawn(&stage);
-    let until = |what: &str, done: &dyn Fn() -> bool| {
-        let start = Instant::now();
-        while !done() {
-            assert!(start.elapsed() < Duration::from_secs(120), "waited in vain for {what}");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    };
-    until("a sample", &|| journal_has(&stage.out(), "attempt_started"));
+    wait_until(|| journal_has(&stage.out(), "attempt_started"));
     child.kill().expect("a signal");
     child.wait().expect("it ends");
-    until("its children to end", &|| processes_naming(stage.folder.path()).is_empty());
+    wait_until(|| processes_naming(stage.folder.path()).is_empty());
 
     let staging = stage.folder.path().join("staging");
     assert!(stage.out().join("work").exists() && fs::read_dir(&staging).expect("staging").count() > 1);

@@ -149,24 +149,9 @@ impl<'a> Context<'a> {
     ) -> Result<Self, CampaignError> {
         let bundle = Bundle::open(&options.out).at(Stage::Pin, Cause::BadInput)?;
         let journal = read_journal(&options.out).at(Stage::Pin, Cause::BadInput)?.records;
-        let out = fs::canonicalize(&options.out).at(Stage::Pin, Cause::HostUnfit)?;
-        let work = out.join(SCRATCH);
-        fs::create_dir_all(&work).at(Stage::Pin, Cause::HostUnfit)?;
+        let work = fs::canonicalize(&options.out).at(Stage::Pin, Cause::HostUnfit)?.join(SCRATCH);
         remove_leftovers(&options.staging, Some(&work)).at(Stage::Pin, Cause::HostUnfit)?;
-        let claim = if options.keep_work { None } else { Some(claim(options, &work)?) };
-        let earlier = Some(Earlier { journal });
-        let context = Context {
-            file,
-            options,
-            bundle,
-            cancel,
-            progress,
-            times: Vec::new(),
-            work,
-            exceptions: Vec::new(),
-            earlier,
-            _claim: claim,
-        };
+        let context = Self::over(bundle, file, options, cancel, progress, Some(Earlier { journal }))?;
         context.refuse_another_campaign()?;
         context.remove_all_but_artifacts().at(Stage::Pin, Cause::HostUnfit)?;
         Ok(context)
@@ -236,8 +221,18 @@ impl<'a> Context<'a> {
         progress: &'a mut dyn Progress,
     ) -> Result<Self, CampaignError> {
         let bundle = Bundle::create(&options.out).at(Stage::Pin, Cause::BadInput)?;
-        let out = fs::canonicalize(&options.out).at(Stage::Pin, Cause::HostUnfit)?;
-        let work = out.join(SCRATCH);
+        Self::over(bundle, file, options, cancel, progress, None)
+    }
+
+    fn over(
+        bundle: Bundle,
+        file: &'a CampaignFile,
+        options: &'a Options,
+        cancel: &'a CancelToken,
+        progress: &'a mut dyn Progress,
+        earlier: Option<Earlier>,
+    ) -> Result<Self, CampaignError> {
+        let work = fs::canonicalize(&options.out).at(Stage::Pin, Cause::HostUnfit)?.join(SCRATCH);
         fs::create_dir_all(&work).at(Stage::Pin, Cause::HostUnfit)?;
         let claim = if options.keep_work { None } else { Some(claim(options, &work)?) };
         Ok(Context {
@@ -249,7 +244,7 @@ impl<'a> Context<'a> {
             times: Vec::new(),
             work,
             exceptions: Vec::new(),
-            earlier: None,
+            earlier,
             _claim: claim,
         })
     }
