@@ -3,6 +3,7 @@
 use std::io::{IsTerminal as _, Write as _};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use command_line::{Exit, Interrupt, MessageFormat, Output};
@@ -49,10 +50,13 @@ pub(crate) fn resume(directory: &Path, lock: &LockArgs, format: MessageFormat) -
     require_consistent(directory, &verification)?;
     let definition = read_definition(&directory.join(DEFINITION_FILE))?;
     let events = read_events(directory).with_context(opening).map_err(bad_input)?;
-    let bundle = Bundle::open(directory).with_context(opening).map_err(bad_input)?;
+    let bundle = Bundle::open_within(directory, REMAINS).with_context(opening).map_err(bad_input)?;
     let run = PairedRun::resume(definition.run.clone(), &events).with_context(opening).map_err(bad_input)?;
     measure(bundle, &definition, run, lock, format)
 }
+
+/// How long the remains of a killed process may hold its bundle.
+const REMAINS: Duration = Duration::from_secs(10);
 
 /// The verdict again, from the directory alone. Another definition gives what that definition would have
 /// said.

@@ -3,6 +3,7 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use canonical_json::Rules;
 use serde::{Deserialize, Serialize};
@@ -243,6 +244,24 @@ impl Bundle {
             return Err(OpenError::Sealed);
         }
         Opening::new(dir, journal, &bytes)?.finish()
+    }
+
+    /// The same, but waits while another process is writing it, at most for `patience`.
+    ///
+    /// The remains of a writer that was killed hold the bundle for a moment: a program that it was just starting has
+    /// copies of its files until it runs, which takes its time on a busy machine.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Bundle::open`].
+    pub fn open_within(dir: impl AsRef<Path>, patience: Duration) -> Result<Bundle, OpenError> {
+        let start = Instant::now();
+        loop {
+            match Bundle::open(&dir) {
+                Err(OpenError::Locked) if start.elapsed() < patience => std::thread::sleep(RETRY),
+                opened => return opened,
+            }
+        }
     }
 
     /// Takes the seal off a sealed bundle, for example to add a report made later. The record names the manifest that
@@ -577,6 +596,9 @@ fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.write_all(bytes)?;
     file.sync_all()
 }
+
+/// How often a waiting [`Bundle::open_within`] tries again.
+const RETRY: Duration = Duration::from_millis(20);
 
 fn lock_journal(dir: &Path) -> Result<(File, Vec<u8>), OpenError> {
     let file = match OpenOptions::new().append(true).open(dir.join(JOURNAL)) {

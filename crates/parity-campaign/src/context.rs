@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use canonical_json::Sha256;
 use cpu_placement::{CancelToken, NodeLock};
@@ -117,6 +117,9 @@ pub(crate) struct Context<'a> {
     _claim: Option<ScratchClaim>,
 }
 
+/// How long the remains of a killed process may hold its bundle.
+const REMAINS: Duration = Duration::from_secs(10);
+
 /// Claims scratch, so that the next start removes it if this process is killed.
 pub(crate) fn claim(options: &Options, folder: &Path) -> Result<ScratchClaim, CampaignError> {
     ScratchClaim::new(&options.staging, &[folder]).at(Stage::Pin, Cause::HostUnfit)
@@ -147,7 +150,7 @@ impl<'a> Context<'a> {
         cancel: &'a CancelToken,
         progress: &'a mut dyn Progress,
     ) -> Result<Self, CampaignError> {
-        let bundle = Bundle::open(&options.out).at(Stage::Pin, Cause::BadInput)?;
+        let bundle = Bundle::open_within(&options.out, REMAINS).at(Stage::Pin, Cause::BadInput)?;
         let journal = read_journal(&options.out).at(Stage::Pin, Cause::BadInput)?.records;
         let work = fs::canonicalize(&options.out).at(Stage::Pin, Cause::HostUnfit)?.join(SCRATCH);
         remove_leftovers(&options.staging, Some(&work)).at(Stage::Pin, Cause::HostUnfit)?;

@@ -467,3 +467,17 @@ proptest! {
         prop_assert!(fixture.verify().is_intact());
     }
 }
+
+#[test]
+fn a_writer_that_is_about_to_end_is_waited_for() {
+    let fixture = Fixture::new();
+    let bundle = Bundle::create(fixture.dir()).unwrap();
+    let patience = Duration::from_millis(50);
+    assert!(matches!(Bundle::open_within(fixture.dir(), patience), Err(OpenError::Locked)));
+    let writer = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(100));
+        drop(bundle);
+    });
+    assert!(Bundle::open_within(fixture.dir(), Duration::from_secs(60)).is_ok());
+    writer.join().unwrap();
+}
