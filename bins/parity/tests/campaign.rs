@@ -191,7 +191,8 @@ fn a_harness_that_fails_is_a_failed_target() {
         ("on-report missing-report", "the harness wrote no report"),
         ("on-report malformed-timing", "malformed JSON in the timing record"),
         ("on-report two-timings", "timing file has 2 records"),
-        ("on-report missing-timing", "is empty where one record was expected"),
+        ("on-report missing-timing", "the harness wrote no timing record"),
+        ("on-report no-timing", "is empty where one record was expected"),
         ("always metric -1", "where a finite number above 0 was expected"),
         ("always not-replay-bench", "replay_bench is false"),
     ] {
