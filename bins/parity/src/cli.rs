@@ -64,8 +64,8 @@ pub(crate) struct PlaceArgs {
     /// Folder of the lock that keeps builds and measurements of this node apart; everybody on a node must use the same
     #[arg(long, value_name = "DIR")]
     pub(crate) node_lock: Option<PathBuf>,
-    /// Take compiled registry packages over from this earlier build, as in OUT/work/build/b of a campaign that was run with
-    /// --keep-work; nothing else is ever taken over
+    /// Take compiled registry packages over from this earlier build, such as build/b in the scratch folder of a campaign that
+    /// was run with --keep-work; nothing else is ever taken over
     #[arg(long, value_name = "DIR")]
     pub(crate) seed: Option<PathBuf>,
     /// Keep checkouts, build trees and outputs below OUT/work

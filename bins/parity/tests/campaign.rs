@@ -597,10 +597,9 @@ fn a_campaign_that_is_killed_at_any_moment_is_resumed() {
 /// A crash that was recorded is not undone by a process that starts again.
 #[test]
 fn a_fault_that_was_seen_before_a_kill_stays_seen() {
-    let count = tempfile::tempdir().expect("a folder");
-    let count = count.path().join("count").display().to_string();
+    let folder = tempfile::tempdir().expect("a folder");
+    let count = folder.path().join("count").display().to_string();
     let stage = Scene::candidate(&format!("counter {count}\nnth 1 exit 101\nnth 2 hang")).set_up();
-    fs::create_dir_all(Path::new(&count).parent().expect("a folder")).expect("a folder");
     let mut child = testkit_spawn(&stage);
     wait_until(|| journal_has(&stage.out(), "status 101"));
     child.kill().expect("a signal");

@@ -69,11 +69,11 @@ mod tests {
         let paths = HostPaths::new([
             (PathBuf::from("/home/a"), "{home}"),
             (PathBuf::from("/"), "{root}"),
-            (PathBuf::from("/home/a/work"), "{checkout}"),
+            (PathBuf::from("/home/a/tree"), "{checkout}"),
         ]);
-        assert_eq!(paths.hide("--x=/home/a/work/src:/home/a/b"), "--x={checkout}/src:{home}/b");
+        assert_eq!(paths.hide("--x=/home/a/tree/src:/home/a/b"), "--x={checkout}/src:{home}/b");
         assert_eq!(paths.hide("/home/another /home/a.b /home/a"), "/home/another /home/a.b {home}");
-        let counted = paths.occurrences(b"\0/home/a/work/src\0/home/a/b\0");
+        let counted = paths.occurrences(b"\0/home/a/tree/src\0/home/a/b\0");
         assert_eq!(counted, BTreeMap::from([("{checkout}".to_owned(), 1), ("{home}".to_owned(), 2)]));
     }
 }

@@ -16,7 +16,7 @@
 //! let builder = Builder::new(Recipe::default())?;
 //! let (mut seed, mut records) = (None, Vec::new());
 //! for (name, pinned) in [("baseline", &baseline), ("candidate", &candidate)] {
-//!     let work = Path::new("campaign/work").join(name);
+//!     let work = Path::new("campaign/scratch").join(name);
 //!     let checkout = Checkout::create(repo, pinned, &work.join("checkout"), CheckoutOptions::default())?;
 //!     let built = builder.build(&checkout, &work.join("build"), &work.join("artifact"), seed.as_deref())?;
 //!     records.push(built.record);
@@ -24,7 +24,7 @@
 //! }
 //! let comparison = records[0].compare(&records[1]);
 //! assert!(!comparison.is_suspicious(), "different trees, one artifact");
-//! remove(Path::new("campaign/work/baseline/checkout"))?;
+//! remove(Path::new("campaign/scratch/baseline/checkout"))?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 #![forbid(unsafe_code)]
