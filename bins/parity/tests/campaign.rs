@@ -502,8 +502,31 @@ fn an_interruption_while_measuring_keeps_the_attempts() {
     interrupt(&scene, |out| journal_has(out, "attempt_started"));
 }
 
-/// Kills a campaign, again and again, and resumes it until it comes to its end; then nothing may be lost or taken twice.
-fn kill_and_resume(stage: &Stage, kills: u32, within_ms: u64, random: &mut impl FnMut() -> u64) {
+/// When a campaign is killed: some time after its journal has so many records of a kind, however fast this machine is.
+struct Moment {
+    kind: &'static str,
+    records: usize,
+    later: Duration,
+}
+
+impl Moment {
+    fn has_come(&self, out: &Path) -> bool {
+        self.records == 0
+            || journal_kinds(out).filter(|kind| kind.starts_with(self.kind)).count() >= self.records
+    }
+}
+
+/// The kind of every record that is whole by now.
+fn journal_kinds(out: &Path) -> impl Iterator<Item = String> {
+    let text = fs::read_to_string(out.join("journal.jsonl")).unwrap_or_default();
+    let records: Vec<serde_json::Value> =
+        text.split_inclusive('\n').filter_map(|line| serde_json::from_str(line).ok()).collect();
+    records.into_iter().map(|record| record["kind"].as_str().expect("a kind").to_owned())
+}
+
+/// Kills a campaign at these moments, resuming it each time, until it comes to its end; then nothing may be lost or taken
+/// twice.
+fn kill_and_resume(stage: &Stage, moments: &[Moment]) {
     let resume = || {
         let mut arguments = stage.arguments();
         let out = arguments.iter().position(|word| word == "--out").expect("an option");
@@ -513,20 +536,24 @@ fn kill_and_resume(stage: &Stage, kills: u32, within_ms: u64, random: &mut impl 
         arguments.push(directory);
         arguments
     };
+    let said = stage.folder.path().join("said");
     let mut arguments = stage.arguments();
-    let mut killed = 0;
+    let mut moments = moments.iter();
+    let (mut killed, mut resumed) = (0, 0_u32);
     let code = loop {
-        let mut child = spawn(&arguments);
-        if killed == kills {
+        let mut child = spawn(&arguments, &said);
+        let Some(moment) = moments.next() else {
             break child.wait().expect("it ends").code();
-        }
-        let limit = Duration::from_millis(random() % within_ms);
-        let start = Instant::now();
+        };
+        let mut since: Option<Instant> = None;
         let ended = loop {
-            match child.try_wait().expect("a child") {
-                Some(status) => break Some(status),
-                None if start.elapsed() > limit => break None,
-                None => std::thread::sleep(Duration::from_millis(2)),
+            if let Some(status) = child.try_wait().expect("a child") {
+                break Some(status);
+            }
+            match since {
+                Some(since) if since.elapsed() >= moment.later => break None,
+                None if moment.has_come(&stage.out()) => since = Some(Instant::now()),
+                _ => std::thread::sleep(Duration::from_millis(2)),
             }
         };
         if let Some(status) = ended {
@@ -537,52 +564,72 @@ fn kill_and_resume(stage: &Stage, kills: u32, within_ms: u64, random: &mut impl 
         killed += 1;
         if stage.out().join("journal.jsonl").exists() {
             arguments = resume();
+            resumed += 1;
         }
     };
-    assert!(matches!(code, Some(0 | 3)), "{code:?} after {killed} kills");
+    let said = fs::read_to_string(&said).expect("what was said");
+    assert!(matches!(code, Some(0 | 3)), "{code:?} after {killed} kills\n{said}");
     stage.check_clean();
     let found = parity_campaign::recompute(&stage.out()).expect("a bundle");
-    assert!(found.agrees(), "{:#?}", found.disagreements);
+    assert!(found.agrees(), "{:#?}\n{said}", found.disagreements);
     let report = parity_campaign::read_report(&stage.out()).expect("a report");
-    assert!(report.sessions > 1 || killed == 0, "{} sessions after {killed} kills", report.sessions);
+    assert!(
+        report.sessions > 1 || resumed == 0,
+        "{} sessions after {resumed} resumes\n{said}",
+        report.sessions
+    );
     for row in &report.measurements {
         assert_eq!(row.ratio.map(|ratio| ratio.pairs), Some(6), "{}", row.row);
     }
 }
 
-fn spawn(arguments: &[String]) -> std::process::Child {
+/// Starts the command; what it says is added to a file.
+fn spawn(arguments: &[String], said: &Path) -> std::process::Child {
     use std::process::Stdio;
+    let said = fs::File::options().create(true).append(true).open(said).expect("a file");
     #[expect(clippy::disallowed_methods, reason = "a test starts the command under test and kills it")]
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_parity"));
-    command.args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the command starts")
+    command.args(arguments).stdout(Stdio::null()).stderr(said).spawn().expect("the command starts")
 }
 
-/// `KVRP_KILLS` kills, 20 by default, five to a campaign, at times that a fixed seed gives.
+/// `KVRP_KILLS` kills, 20 by default, five to a campaign: one anywhere in its beginning and its builds, one among the
+/// repetitions, three while it measures, at places that a fixed seed gives.
 #[test]
 fn a_campaign_that_is_killed_at_any_moment_is_resumed() {
-    let kills: u32 = std::env::var("KVRP_KILLS").map_or(20, |text| text.parse().expect("a number"));
+    let kills: usize = std::env::var("KVRP_KILLS").map_or(20, |text| text.parse().expect("a number"));
     let mut state = 7_u64;
     // Knuth's multiplier and increment for MMIX; the high bits are the good ones.
-    let mut random = || {
+    let mut random = |below: usize| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        state >> 33
+        (state >> 33) as usize % below
     };
-    // Kills fall anywhere in a campaign, however fast this machine is.
     let unharmed = Scene::honest().set_up();
     let start = Instant::now();
     parity().args(unharmed.arguments()).output().expect("the command runs");
-    let within_ms = u64::try_from(start.elapsed().as_millis()).expect("a short campaign");
+    let within_ms = usize::try_from(start.elapsed().as_millis()).expect("a short campaign");
+    let in_all = |kind: &str| journal_kinds(&unharmed.out()).filter(|other| other.starts_with(kind)).count();
+    let (repetitions, measured) = (in_all("repetition"), in_all("measure."));
     let mut went_on = [0; 2];
     for _ in 0..kills.div_ceil(5) {
         let stage = Scene::honest().set_up();
-        kill_and_resume(&stage, 5, within_ms, &mut random);
-        let journal = read_journal(&stage.out()).expect("a journal").records;
+        let mut moments = vec![("", 0, random(within_ms / 2))];
+        moments.push(("repetition", 1 + random(repetitions), random(within_ms / 20)));
+        let mut attempts = [random(measured), random(measured), random(measured)];
+        attempts.sort_unstable();
+        moments.extend(attempts.map(|record| ("measure.", 1 + record, random(within_ms / 20))));
+        let moments: Vec<_> = moments
+            .into_iter()
+            .map(|(kind, records, later_ms)| Moment {
+                kind,
+                records,
+                later: Duration::from_millis(later_ms as u64),
+            })
+            .collect();
+        kill_and_resume(&stage, &moments);
         let resumed = |kind: &str| {
-            let first = journal.iter().position(|record| record.kind.starts_with(kind));
-            journal
-                .iter()
-                .skip(first.unwrap_or(journal.len()))
-                .any(|record| record.kind == "campaign.resumed")
+            journal_kinds(&stage.out())
+                .skip_while(|other| !other.starts_with(kind))
+                .any(|other| other == "campaign.resumed")
         };
         for (count, kind) in went_on.iter_mut().zip(["repetition", "measure."]) {
             *count += u32::from(resumed(kind));

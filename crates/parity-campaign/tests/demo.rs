@@ -197,8 +197,11 @@ fn unstable_differs_between_processes_while_all_sums_agree() {
     let demo = Demo::new(Some(Fault::Unstable));
     for row in ["vllm-disaggregated", "sglang-aggregated"] {
         let (baseline, first) = demo.run_both(row);
-        let second = demo.run(demo.candidate(), demo.row(row));
-        assert_ne!(first.text, second.text, "{row}");
+        // Two processes agree by chance about once in a thousand times: nine in a row never do.
+        let second = (0..9)
+            .map(|_| demo.run(demo.candidate(), demo.row(row)))
+            .find(|ran| ran.text != first.text)
+            .unwrap_or_else(|| panic!("{row}: ten processes, one report"));
         assert_eq!((sums(&baseline), sums(&first)), (sums(&first), sums(&second)), "{row}");
         assert_eq!(demo.failed(row, &first.text), BTreeSet::new(), "{row}");
         // Where one finished request is cleared up before another is all that chance decides.
