@@ -1,4 +1,4 @@
-//! Prints what reports prove about one row of a campaign file:
+//! Prints what reports prove about one row of a campaign file, or one row of its lifecycles:
 //!
 //! ```text
 //! cargo run -p parity-campaign --example coverage -- CAMPAIGN ROW WINDOW REPORT...
@@ -23,8 +23,9 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
         return Err("expected CAMPAIGN ROW WINDOW REPORT...".into());
     };
     let definition = CampaignFile::read(Path::new(campaign))?.definition;
-    let row =
-        definition.rows.iter().find(|other| other.name == *row).ok_or("no such row in the campaign file")?;
+    let forced = definition.lifecycles.iter().filter_map(|lifecycle| lifecycle.row.as_ref());
+    let mut rows = definition.rows.iter().chain(forced);
+    let row = rows.find(|other| other.name == *row).ok_or("no such row in the campaign file")?;
     let expectation = Expectation::new(row, totals(Path::new(window))?)
         .with_reviewed_exclusions(definition.reviewed_exclusions())
         .with_replay(definition.replay.arrival_speedup_ratio, u64::from(definition.trace.block_size.get()));

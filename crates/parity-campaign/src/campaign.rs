@@ -9,6 +9,7 @@ use crate::context::{Context, Options, Progress, Purpose, STARTED, Started};
 use crate::definition::{AUTHORITATIVE_METRIC, CampaignFile, Definition, Engine, Row, Topology};
 use crate::error::{At, CampaignError, Cause, with_causes};
 use crate::exception::Exception;
+use crate::lifecycle::LifecycleRecord;
 use crate::record::{
     Both, BuildRecord, ExceptionReport, Measurable, MeasureRecord, PerformanceVerdict, PinRecord,
     PlaceRecord, RowOutcome, RowRecord,
@@ -20,7 +21,7 @@ use crate::stage::build::{self, Built};
 use crate::stage::classify::{self, Proofs};
 use crate::stage::search::{self, Neighbourhood, Qualification, Search};
 use crate::stage::slice::Sliced;
-use crate::stage::{cleanup, judge, measure, pin, place, run, slice};
+use crate::stage::{cleanup, judge, lifecycle, measure, pin, place, run, slice};
 
 /// Runs a whole campaign and leaves its evidence in `options.out`.
 ///
@@ -149,8 +150,9 @@ fn pipeline(context: &mut Context<'_>) -> Result<Report, CampaignError> {
     let sliced = context.timed(Stage::Slice, |context| slice::slice(context, pinned.baseline()))?;
     let placed = context.timed(Stage::Place, |context| place::place(context))?;
     let rows = judge_rows(context, &built, &sliced, &placed)?;
-    context
-        .timed(Stage::Lifecycle, |context| context.append(Stage::Lifecycle, "lifecycle", &lifecycles()))?;
+    let lifecycles = context.timed(Stage::Lifecycle, |context| {
+        lifecycle::force_all(context, &built.harness, &sliced, &placed.correctness)
+    })?;
     let stop = rows.metric_missing.as_deref();
     let exceptions = exception_reports(&context.exceptions, &rows.records, &rows.proofs);
     context.record(Stage::Classify, "records/exceptions.json", &exceptions)?;
@@ -161,6 +163,7 @@ fn pipeline(context: &mut Context<'_>) -> Result<Report, CampaignError> {
         slice: sliced.manifest,
         place: placed.record,
         rows: rows.records,
+        lifecycles,
         exceptions,
         measurements,
         stops: built.stops.into_iter().chain(rows.metric_missing).collect(),
@@ -245,17 +248,8 @@ fn written_by() -> String {
     concat!("parity-campaign ", env!("CARGO_PKG_VERSION")).to_owned()
 }
 
-/// What is not forced yet is said, not left out.
-fn lifecycles() -> serde_json::Value {
-    json!({ "covered": [], "not_covered": NOT_COVERED })
-}
-
-const NOT_COVERED: [&str; 4] = [
-    "router queueing with an explicit threshold",
-    "a forced preemption edge apart from the rows",
-    "scale to zero, scale up and release of pending work",
-    "production-routing timing (the artifacts route with a seed)",
-];
+/// What no campaign shows.
+const NEVER_COVERED: &str = "production-routing timing (the artifacts route with a seed)";
 
 /// Every row's semantic outcome, and why the metric cannot be measured, if so.
 struct JudgedRows {
@@ -356,6 +350,7 @@ struct Parts {
     slice: mooncake_trace::SliceManifest,
     place: PlaceRecord,
     rows: Vec<RowRecord>,
+    lifecycles: Vec<LifecycleRecord>,
     exceptions: Vec<ExceptionReport>,
     measurements: Vec<MeasureRecord>,
     stops: Vec<String>,
@@ -383,7 +378,7 @@ fn assemble(context: &Context<'_>, parts: Parts, sessions: u64) -> Report {
         campaign: definition.name.clone(),
         campaign_sha256: context.file.sha256,
         preflight: definition.preflight,
-        semantic: semantic_verdict(&parts.rows),
+        semantic: semantic_verdict(&parts.rows, &parts.lifecycles),
         performance: performance_verdict(&parts.measurements),
         labels: all_labels(definition, &parts.measurements),
         limit_ratio: definition.measure.gate.limit_ratio,
@@ -406,6 +401,7 @@ fn assemble(context: &Context<'_>, parts: Parts, sessions: u64) -> Report {
         slice: parts.slice,
         place: parts.place,
         rows: parts.rows,
+        lifecycles: parts.lifecycles,
         exceptions: parts.exceptions,
         measurements: parts.measurements,
     }
@@ -451,7 +447,7 @@ pub(crate) fn not_covered(definition: &Definition) -> Vec<String> {
     let cells = missing_cells(definition)
         .into_iter()
         .map(|cell| format!("the authoritative matrix: no row of {cell}"));
-    cells.chain(NOT_COVERED.map(str::to_owned)).collect()
+    cells.chain(definition.lifecycles_not_covered()).chain([NEVER_COVERED.to_owned()]).collect()
 }
 
 /// A performance verdict is only worth its row's semantic outcome.

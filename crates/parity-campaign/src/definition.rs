@@ -11,9 +11,11 @@ use serde::{Deserialize, Serialize};
 
 mod check;
 mod error;
+mod lifecycle;
 
 pub(crate) use check::is_date;
 pub use error::DefinitionError;
+pub use lifecycle::{Lifecycle, LifecycleKind, LifecycleTest};
 
 /// The schema name a campaign file must carry in its `schema` key.
 pub const CAMPAIGN_SCHEMA: &str = "kvrp.campaign.v1";
@@ -55,6 +57,9 @@ pub struct Definition {
     /// The frozen rows.
     #[serde(rename = "row")]
     pub rows: Vec<Row>,
+    /// Rare paths that are forced apart from the rows (F1).
+    #[serde(default, rename = "lifecycle")]
+    pub lifecycles: Vec<Lifecycle>,
     /// What is left out of the canonical form, and what has no order (D1, D2).
     #[serde(default)]
     pub canonical: Canonical,

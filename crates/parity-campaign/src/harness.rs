@@ -6,6 +6,8 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use crate::definition::{Definition, Engine, Row, Topology, TransferTiming};
+use crate::lifecycle::is_forced_on;
+use crate::record::Side;
 
 /// What one process is asked to write.
 #[derive(Clone, Copy, Debug)]
@@ -100,10 +102,12 @@ fn timing_name(mode: TransferTiming) -> &'static str {
     }
 }
 
-/// Every option that some row of the campaign needs.
+/// Every option that some row of the campaign, or a lifecycle forced on this revision, needs.
 #[must_use]
-pub fn needed_flags(definition: &Definition) -> Vec<&'static str> {
-    let of_rows = definition.rows.iter().flat_map(|row| row_options(definition, row)).map(|(flag, _)| flag);
+pub fn needed_flags(definition: &Definition, side: Side) -> Vec<&'static str> {
+    let forced = definition.lifecycles.iter().filter(|lifecycle| is_forced_on(lifecycle, side));
+    let rows = definition.rows.iter().chain(forced.filter_map(|lifecycle| lifecycle.row.as_ref()));
+    let of_rows = rows.flat_map(|row| row_options(definition, row)).map(|(flag, _)| flag);
     let mut flags: Vec<_> =
         of_rows.chain(["--iterations", "--timings-jsonl", "--canonical-reports-jsonl"]).collect();
     flags.sort_unstable();
@@ -158,7 +162,7 @@ mod tests {
 
     #[test]
     fn every_option_of_a_row_is_needed() {
-        let needed = needed_flags(&good());
+        let needed = needed_flags(&good(), Side::Baseline);
         assert!(needed.contains(&"--num-workers") && needed.contains(&"--router-mode"));
         assert!(!needed.contains(&"--num-prefill-workers"));
     }

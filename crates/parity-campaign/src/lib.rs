@@ -28,6 +28,7 @@ mod divergence;
 mod error;
 mod exception;
 mod harness;
+mod lifecycle;
 mod recompute;
 mod record;
 mod report;
@@ -44,6 +45,7 @@ pub use divergence::{Divergence, first_divergence};
 pub use error::{CampaignError, Cause};
 pub use exception::{EXCEPTION_SCHEMA, ExceptionError, ExceptionRecord, RegressionTest, draft};
 pub use harness::{missing_flags, needed_flags, row_options};
+pub use lifecycle::{LifecycleEvidence, LifecycleOutcome, LifecycleRecord, LifecycleWindow};
 pub use recompute::{RecomputeError, Recomputed, read_report, recompute};
 pub use record::{
     AppliedPatch, ArtifactRecord, Both, BuildRecord, CanonicalDigest, CanonicalRecord, Classification,

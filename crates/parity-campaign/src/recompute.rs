@@ -20,6 +20,7 @@ use crate::coverage::{Coverage, WorkloadTotals};
 use crate::definition::{CampaignFile, Definition, DefinitionError, Row};
 use crate::error::with_causes;
 use crate::exception::Exception;
+use crate::lifecycle::LifecycleRecord;
 use crate::record::{
     CanonicalRecord, Measurable, MeasureRecord, PerformanceVerdict, RepetitionRecord, RowOutcome, RowRecord,
     SemanticVerdict, Side,
@@ -33,6 +34,10 @@ use crate::stage::judge::{
 };
 use crate::stage::measure::{judged, not_measured};
 use crate::stage::run::{REPETITION_KIND, metric_missing};
+
+mod lifecycle;
+
+use lifecycle::kept_reports;
 
 /// What follows from a bundle's evidence.
 #[derive(Clone, Debug, Serialize)]
@@ -113,13 +118,14 @@ pub fn recompute(dir: &Path) -> Result<Recomputed, RecomputeError> {
     check.exceptions();
     check.records()?;
     check.rows()?;
+    check.lifecycles()?;
     check.stray_reports()?;
     check.stops();
     check.measurements();
     check.conclusions()?;
-    let Found { disagreements, taken_as_recorded, measurements, rows } = check.found;
+    let Found { disagreements, taken_as_recorded, measurements, rows, lifecycles } = check.found;
     Ok(Recomputed {
-        semantic: semantic_verdict(&rows),
+        semantic: semantic_verdict(&rows, &lifecycles),
         performance: performance_verdict(&measurements),
         labels: report.labels.clone(),
         stops: report.stops.clone(),
@@ -160,6 +166,7 @@ struct Found {
     taken_as_recorded: Vec<String>,
     rows: Vec<RowRecord>,
     measurements: Vec<MeasureRecord>,
+    lifecycles: Vec<LifecycleRecord>,
 }
 
 struct Check<'a> {
@@ -291,6 +298,7 @@ impl Check<'_> {
             .iter()
             .filter_map(|row| row.difference.as_ref())
             .flat_map(|found| &found.kept)
+            .chain(self.report.lifecycles.iter().flat_map(|record| kept_reports(&record.sides)))
             .collect();
         let mut stray = Vec::new();
         for entry in entries {
@@ -514,8 +522,10 @@ impl Check<'_> {
 
     fn conclusions(&mut self) -> Result<(), RecomputeError> {
         let report = self.report;
-        let (semantic, performance) =
-            (semantic_verdict(&self.found.rows), performance_verdict(&self.found.measurements));
+        let (semantic, performance) = (
+            semantic_verdict(&self.found.rows, &self.found.lifecycles),
+            performance_verdict(&self.found.measurements),
+        );
         self.compare("semantic verdict", &report.semantic, &semantic);
         self.compare("performance verdict", &report.performance, &performance);
         self.compare("labels", &report.labels, &all_labels(self.definition(), &report.measurements));

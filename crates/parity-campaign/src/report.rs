@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::context::StageTime;
 use crate::definition::{Review, ReviewKind};
+use crate::lifecycle::LifecycleRecord;
 use crate::record::{
     AppliedPatch, BuildRecord, ExceptionReport, Growth, MeasureRecord, PerformanceVerdict, PinRecord,
     PlaceRecord, RowOutcome, RowRecord, SemanticVerdict,
@@ -57,6 +58,9 @@ pub struct Report {
     pub place: PlaceRecord,
     /// Semantic outcome of each row.
     pub rows: Vec<RowRecord>,
+    /// The forced lifecycles.
+    #[serde(default)]
+    pub lifecycles: Vec<LifecycleRecord>,
     /// The exception records, and what each was worth.
     pub exceptions: Vec<ExceptionReport>,
     /// Performance outcome of each row.
@@ -114,13 +118,15 @@ impl Report {
     }
 }
 
-/// The semantic verdict of a set of rows: PASS needs every row to match, and exceptions must cover whatever does not.
+/// The semantic verdict of a set of rows: PASS needs every row to match, exceptions must cover whatever does not, and every
+/// lifecycle must have been forced.
 #[must_use]
-pub fn semantic_verdict(rows: &[RowRecord]) -> SemanticVerdict {
+pub fn semantic_verdict(rows: &[RowRecord], lifecycles: &[LifecycleRecord]) -> SemanticVerdict {
     let matches = |row: &RowRecord| row.outcome == RowOutcome::Match;
     let is_excepted = |row: &RowRecord| matches!(row.outcome, RowOutcome::Excepted { .. });
     match rows {
         [] => SemanticVerdict::Fail,
+        _ if !lifecycles.iter().all(LifecycleRecord::is_forced) => SemanticVerdict::Fail,
         rows if rows.iter().all(matches) => SemanticVerdict::Pass,
         rows if rows.iter().all(|row| matches(row) || is_excepted(row)) => {
             SemanticVerdict::PassWithSemanticExceptions

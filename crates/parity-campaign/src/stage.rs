@@ -86,9 +86,11 @@ impl fmt::Display for Stage {
 }
 
 pub(crate) mod build;
+pub(crate) mod checkout_test;
 pub(crate) mod classify;
 pub(crate) mod cleanup;
 pub(crate) mod judge;
+pub(crate) mod lifecycle;
 pub(crate) mod measure;
 pub(crate) mod pin;
 pub(crate) mod place;

@@ -156,6 +156,7 @@ fn blank(rows: Vec<Row>, pairs: u32) -> Definition {
         trace: trace(Sha256::of(b""), 1),
         replay: Replay::default(),
         rows,
+        lifecycles: Vec::new(),
         canonical: Canonical::default(),
         reviews: Vec::new(),
         exceptions: Vec::new(),

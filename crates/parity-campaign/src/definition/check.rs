@@ -6,10 +6,10 @@ use crate::error::with_causes;
 
 use super::{
     CAMPAIGN_SCHEMA, CLOSED_EXCLUSIONS, Canonical, Definition, DefinitionError, Engine, Patch, PatchKind,
-    PatchTarget, ReviewKind, Revision, Row, Topology,
+    PatchTarget, PressureBand, ReviewKind, Revision, Row, Topology,
 };
 
-type Checked = Result<(), DefinitionError>;
+pub(super) type Checked = Result<(), DefinitionError>;
 
 /// Growth that needs no explanation (P5).
 const MAX_GROWTH: f64 = 0.05;
@@ -21,7 +21,7 @@ fn wrong(key: impl Into<String>, message: impl Into<String>) -> Checked {
     Err(DefinitionError::Value { key: key.into(), message: message.into() })
 }
 
-fn require(holds: bool, key: impl Into<String>, message: impl Into<String>) -> Checked {
+pub(super) fn require(holds: bool, key: impl Into<String>, message: impl Into<String>) -> Checked {
     if holds { Ok(()) } else { wrong(key, message) }
 }
 
@@ -46,6 +46,7 @@ impl Definition {
         self.check_one_sided_patches()?;
         self.check_trace()?;
         self.check_rows()?;
+        self.check_lifecycles()?;
         self.check_canonical()?;
         self.check_reviews()?;
         self.check_exceptions()?;
@@ -166,7 +167,7 @@ impl Definition {
     }
 }
 
-fn check_name(key: &str, name: &str) -> Checked {
+pub(super) fn check_name(key: &str, name: &str) -> Checked {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
     let holds = !name.is_empty() && name.len() <= 64 && name.chars().all(plain) && !name.starts_with('.');
     require(holds, key, format!("expected 1 to 64 letters, digits, `.`, `-` or `_`, found {name:?}"))
@@ -208,6 +209,26 @@ fn check_patch(index: usize, patch: &Patch) -> Checked {
 }
 
 fn check_row(key: &str, row: &Row) -> Checked {
+    check_shape(key, row)?;
+    require(
+        row.pressure.min >= 1 && row.pressure.min <= row.pressure.max,
+        format!("{key}.pressure"),
+        "expected 1 <= min <= max: zero events would not exercise the edge",
+    )?;
+    require(
+        is_band(row.pressure),
+        format!("{key}.pressure"),
+        format!("max must be at most {WIDEST_BAND}, the upper end of the widest band of the protocol"),
+    )
+}
+
+/// Whether a band has an edge in it and no flood.
+pub(super) fn is_band(band: PressureBand) -> bool {
+    band.min >= 1 && band.min <= band.max && band.max <= WIDEST_BAND
+}
+
+/// What every row must declare, whatever it is for.
+pub(super) fn check_shape(key: &str, row: &Row) -> Checked {
     check_name(&format!("{key}.name"), &row.name)?;
     check_workers(key, row)?;
     let counts = [
@@ -219,16 +240,6 @@ fn check_row(key: &str, row: &Row) -> Checked {
     for (name, value) in counts {
         require(value > 0, format!("{key}.{name}"), "must be at least 1")?;
     }
-    require(
-        row.pressure.min >= 1 && row.pressure.min <= row.pressure.max,
-        format!("{key}.pressure"),
-        "expected 1 <= min <= max: zero events would not exercise the edge",
-    )?;
-    require(
-        row.pressure.max <= WIDEST_BAND,
-        format!("{key}.pressure"),
-        format!("max must be at most {WIDEST_BAND}, the upper end of the widest band of the protocol"),
-    )?;
     require(
         row.engine != Engine::Trtllm || row.name.contains("smoke"),
         format!("{key}.name"),

@@ -112,6 +112,59 @@ fn a_review_must_be_whole() {
     check("[measure.run]", review, "review[0].reason");
 }
 
+/// A lifecycle after the rows; what is wrong with it must be said.
+fn check_lifecycle(edits: &[(&str, &str)], expected: &str) {
+    let mut text = String::from(
+        "[[lifecycle]]\nkind = \"preemption-edge\"\nrequests = 300\n[lifecycle.row]\nname = \"edge\"\n\
+         engine = \"vllm\"\ntopology = \"aggregated\"\nworkers = 2\nblock_size = 64\nnum_gpu_blocks = 2600\n\
+         max_num_seqs = 16\nmax_num_batched_tokens = 8192\npressure = { min = 1, max = 3 }\n",
+    );
+    for (from, to) in edits {
+        assert!(text.contains(from), "{from}");
+        text = text.replacen(from, to, 1);
+    }
+    let parsed = parse(&GOOD.replacen("[measure.run]", &format!("{text}[measure.run]"), 1));
+    let said = parsed.err().map_or("good".to_owned(), |error| error.to_string());
+    assert!(said.contains(expected), "{edits:?} gave {said:?}, expected {expected:?}");
+}
+
+#[test]
+fn a_lifecycle_must_be_able_to_show_its_kind() {
+    let pressure = "pressure = { min = 1, max = 3 }";
+    let none = "pressure = { min = 0, max = 0 }";
+    let edge = "preemption-edge";
+    check_lifecycle(&[], "good");
+    check_lifecycle(&[("requests = 300", "requests = 5001")], "lifecycle[0].requests: must be 1 to 5000");
+    check_lifecycle(&[("requests = 300", "requests = 0")], "lifecycle[0].requests");
+    check_lifecycle(&[(pressure, "pressure = { min = 1, max = 4 }")], "within 1 to 3 events");
+    check_lifecycle(&[(pressure, none)], "within 1 to 3 events");
+    check_lifecycle(&[(edge, "router-queueing"), (pressure, none)], "needs `workers = 1`");
+    let one = ("workers = 2", "workers = 1\nrouter_queue_threshold = 1.0");
+    check_lifecycle(&[(edge, "router-queueing"), (pressure, none), one], "good");
+    check_lifecycle(
+        &[(edge, "router-queueing"), (pressure, "pressure = { min = 0, max = 3 }"), one],
+        "lifecycle[0].row.pressure",
+    );
+    check_lifecycle(&[(edge, "scaling")], "only a test can show scaling");
+    check_lifecycle(&[(edge, "vllm-handoff"), (pressure, none)], "a disaggregated row of its engine");
+    let disaggregated = [
+        ("\"aggregated\"", "\"disaggregated\""),
+        ("workers = 2", "prefill_workers = 1\ndecode_workers = 1"),
+        (pressure, none),
+    ];
+    check_lifecycle(&[&disaggregated[..], &[(edge, "vllm-handoff")]].concat(), "good");
+    check_lifecycle(&[&disaggregated[..], &[(edge, "sglang-handoff")]].concat(), "row of its engine");
+    let candidate = "requests = 300\nrevision = \"candidate\"";
+    check_lifecycle(&[("requests = 300", candidate)], "lifecycle[0].reason");
+    check_lifecycle(&[("requests = 300", &format!("{candidate}\nreason = \"r\""))], "good");
+    check_lifecycle(&[("requests = 300", "reason = \"r\"")], "lifecycle[0].reason");
+    check_lifecycle(&[("[lifecycle.row]", "[lifecycle.rows]")], "did you mean `row`?");
+    let test = "[lifecycle.test]\nname = \"edge\"\nproof = \"p\"\ncommand = [\"true\"]\n[lifecycle.row]";
+    check_lifecycle(&[("[lifecycle.row]", test)], "either a `row` or a `test`");
+    check_lifecycle(&[("name = \"edge\"", "name = \"a b\"")], "lifecycle[0].name");
+    check_lifecycle(&[(pressure, &format!("{pressure}\nexpected = {{ x = 1 }}"))], "row.expected");
+}
+
 #[test]
 fn row_names_are_unique() {
     let start = GOOD.find("[[row]]").expect("row");

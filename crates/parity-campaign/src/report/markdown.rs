@@ -3,6 +3,7 @@
 use std::fmt::{self, Write};
 
 use crate::coverage::Coverage;
+use crate::lifecycle::{LifecycleEvidence, LifecycleOutcome};
 use crate::record::{
     Both, Classification, DifferenceRecord, ExceptionReport, MeasureRecord, RowOutcome, RowRecord, Side,
 };
@@ -43,6 +44,7 @@ fn render(report: &Report, out: &mut String) -> fmt::Result {
     for row in &report.rows {
         row_details(row, out)?;
     }
+    lifecycles(report, out)?;
     exceptions(report, out)?;
     revisions(report, out)?;
     workload(report, out)?;
@@ -222,6 +224,50 @@ fn classification(found: &Classification, out: &mut String) -> fmt::Result {
     }
     writeln!(out)
 }
+
+fn lifecycles(report: &Report, out: &mut String) -> fmt::Result {
+    if report.lifecycles.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "### Forced lifecycles\n")?;
+    writeln!(out, "| lifecycle | kind | outcome | baseline | candidate |")?;
+    writeln!(out, "|---|---|---|---|---|")?;
+    for record in &report.lifecycles {
+        let outcome = if record.is_forced() { "forced" } else { "**FAILED**" };
+        let shown = |side| record.sides.get(side).as_ref().map_or("not forced here".to_owned(), evidence);
+        let (name, kind) = (&record.name, record.kind.as_str());
+        let (baseline, candidate) = (shown(Side::Baseline), shown(Side::Candidate));
+        writeln!(out, "| {name} | {kind} | {outcome} | {baseline} | {candidate} |")?;
+    }
+    writeln!(out)?;
+    for record in &report.lifecycles {
+        let LifecycleOutcome::Failed { against } = &record.outcome else { continue };
+        against.iter().try_for_each(|what| writeln!(out, "- {}: {what}", record.name))?;
+    }
+    writeln!(out)
+}
+
+/// What one revision showed, in a table cell.
+fn evidence(evidence: &LifecycleEvidence) -> String {
+    match evidence {
+        LifecycleEvidence::Row { coverage, .. } => {
+            let counted = LIFECYCLE_COUNTERS.into_iter().filter_map(|(counter, word)| {
+                coverage.counter(counter).map(|value| format!("{value} {word}"))
+            });
+            counted.collect::<Vec<_>>().join(", ")
+        }
+        LifecycleEvidence::Fault { fault } => cell(fault),
+        LifecycleEvidence::Test { end } => format!("test {}", cell(&end.to_string())),
+    }
+}
+
+/// What a reader wants to know of a forced row, and how it is called.
+const LIFECYCLE_COUNTERS: [(&str, &str); 4] = [
+    ("queued_placements", "queued"),
+    ("pressure_events", "pressure"),
+    ("readmitted_pressure_events", "readmitted"),
+    ("handoffs", "handoffs"),
+];
 
 fn exceptions(report: &Report, out: &mut String) -> fmt::Result {
     if report.exceptions.is_empty() {

@@ -47,10 +47,13 @@ fn grave() -> Vec<(RowOutcome, Conclusion)> {
 
 #[test]
 fn one_bad_row_is_enough_to_fail() {
-    assert_eq!(semantic_verdict(&[row(RowOutcome::Match), row(RowOutcome::Match)]), SemanticVerdict::Pass);
-    assert_eq!(semantic_verdict(&[]), SemanticVerdict::Fail);
+    assert_eq!(
+        semantic_verdict(&[row(RowOutcome::Match), row(RowOutcome::Match)], &[]),
+        SemanticVerdict::Pass
+    );
+    assert_eq!(semantic_verdict(&[], &[]), SemanticVerdict::Fail);
     for (outcome, _) in grave() {
-        assert_eq!(semantic_verdict(&[row(RowOutcome::Match), row(outcome)]), SemanticVerdict::Fail);
+        assert_eq!(semantic_verdict(&[row(RowOutcome::Match), row(outcome)], &[]), SemanticVerdict::Fail);
     }
 }
 
@@ -99,7 +102,7 @@ fn report(outcomes: Vec<RowOutcome>, performance: PerformanceVerdict) -> Report 
     let text = include_str!("../../../../testdata/bundles/demo-report.json");
     let mut report: Report = serde_json::from_str(text).expect("a report of this schema");
     report.rows = outcomes.into_iter().map(row).collect();
-    report.semantic = semantic_verdict(&report.rows);
+    report.semantic = semantic_verdict(&report.rows, &[]);
     report.performance = performance;
     report.stops = Vec::new();
     report

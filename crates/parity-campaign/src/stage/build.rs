@@ -210,7 +210,7 @@ fn probe(context: &Context<'_>, side: Side, harness: &Path) -> Result<(), Campai
         let message = format!("{}: the harness does not answer --help", side.name());
         return Err(CampaignError::new(Stage::Build, Cause::TargetFailed, message));
     }
-    let missing = missing_flags(&text, &needed_flags(context.definition()));
+    let missing = missing_flags(&text, &needed_flags(context.definition(), side));
     if missing.is_empty() {
         return Ok(());
     }

@@ -1,18 +1,15 @@
 //! classify: every difference of a row is held against the exception records (E1, E2).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::path::Path;
-use std::time::Duration;
 
 use canonical_json::{CanonicalError, DiffLimits, Exclusion, Rules, diff};
-use cpu_placement::{LockError, NodeLock, Outcome, Output, Run, SpawnError};
 
 use crate::context::Context;
 use crate::error::{At, CampaignError, Cause};
-use crate::exception::{Exception, RegressionTest};
+use crate::exception::Exception;
 use crate::record::{Both, Classification, ExceptionUse, RowOutcome, RowRecord, Side, TestEnd, TestRun};
 use crate::stage::Stage;
+use crate::stage::checkout_test::CheckoutTest;
 
 /// The journal's kind of a [`TestRun`].
 pub(crate) const TEST_KIND: &str = "exception.test";
@@ -144,110 +141,18 @@ fn test(context: &mut Context<'_>, exception: &Exception, side: Side) -> Result<
     let name = &exception.record.name;
     let test = &exception.record.regression_test;
     context.progress.note(&format!("regression test of {name} on the {}", side.name()));
-    let folder = context.work.join("exception").join(format!("{name}-{}", side.letter()));
-    fs::create_dir_all(&folder).at(Stage::Classify, Cause::HostUnfit)?;
-    // It may build: not while somebody measures here (P7).
-    let _lock =
-        NodeLock::shared(&context.options.node_lock, context.cancel).map_err(|error| match error {
-            LockError::Cancelled { .. } => CampaignError::cancelled(Stage::Classify),
-            other => CampaignError::new(Stage::Classify, Cause::HostUnfit, other),
-        })?;
-    let prepared = match test.prepare.is_empty() {
-        true => TestEnd::Passed,
-        false => run(context, &test.prepare, test, side, &folder, "prepare")?,
+    let test = CheckoutTest {
+        stage: Stage::Classify,
+        label: format!("exception-{name}"),
+        prepare: &test.prepare,
+        command: &test.command,
+        proof: &test.proof,
+        time_limit_s: test.time_limit_s,
     };
-    let end = match prepared {
-        TestEnd::Passed => run(context, &test.command, test, side, &folder, TEST)?,
-        TestEnd::Failed => TestEnd::NotRun { why: "its preparation failed".to_owned() },
-        not_run @ TestEnd::NotRun { .. } => not_run,
-    };
+    let end = test.run(context, side)?;
     let run = TestRun { record: name.clone(), side, end };
     context.append(Stage::Classify, TEST_KIND, &run)?;
     Ok(run)
-}
-
-/// What a test may know of us: where the tools are.
-const ENVIRONMENT: [&str; 6] = ["PATH", "HOME", "CARGO_HOME", "RUSTUP_HOME", "RUSTUP_TOOLCHAIN", "LANG"];
-
-fn run(
-    context: &Context<'_>,
-    command: &[String],
-    test: &RegressionTest,
-    side: Side,
-    folder: &Path,
-    what: &str,
-) -> Result<TestEnd, CampaignError> {
-    let Some((program, arguments)) = command.split_first() else {
-        return Ok(TestEnd::NotRun { why: "it names no program".to_owned() });
-    };
-    let output = |stream: &str| folder.join(format!("{what}.{stream}"));
-    let mut run = Run::new(program)
-        .args(arguments)
-        .env("CARGO_TARGET_DIR", folder.join("target"))
-        .cwd(context.work.join("checkout").join(side.letter()))
-        .stdout(Output::File(output("stdout")))
-        .stderr(Output::File(output("stderr")))
-        .time_limit(Duration::from_secs(test.time_limit_s));
-    for name in ENVIRONMENT {
-        run = run.env_from_parent(name);
-    }
-    let finished = match run.wait(context.cancel) {
-        Ok(finished) => finished,
-        Err(SpawnError::Cancelled { .. }) => return Err(CampaignError::cancelled(Stage::Classify)),
-        Err(error) => return Ok(TestEnd::NotRun { why: crate::error::with_causes(&error) }),
-    };
-    let (stdout, stderr) = (output("stdout"), output("stderr"));
-    keep(context, &stdout, &stderr)?;
-    match finished.outcome {
-        Outcome::Cancelled => Err(CampaignError::cancelled(Stage::Classify)),
-        outcome => match end(outcome, test.time_limit_s) {
-            TestEnd::Passed | TestEnd::Failed
-                if what == TEST && !shows(&[&stdout, &stderr], &test.proof)? =>
-            {
-                Ok(TestEnd::NotRun { why: format!("its output does not contain {:?}", test.proof) })
-            }
-            end => Ok(end),
-        },
-    }
-}
-
-/// The name of the outputs of the test itself.
-const TEST: &str = "test";
-
-/// Whether one of these files contains a text.
-fn shows(files: &[&Path], text: &str) -> Result<bool, CampaignError> {
-    for file in files {
-        let bytes = fs::read(file).at(Stage::Classify, Cause::HostUnfit)?;
-        if String::from_utf8_lossy(&bytes).contains(text) {
-            return Ok(true);
-        }
-    }
-    Ok(false)
-}
-
-fn end(outcome: Outcome, time_limit_s: u64) -> TestEnd {
-    match outcome {
-        Outcome::Exited(0) => TestEnd::Passed,
-        Outcome::Exited(status @ (126 | 127)) => {
-            TestEnd::NotRun { why: format!("status {status}: its program could not be started") }
-        }
-        Outcome::Exited(_) => TestEnd::Failed,
-        Outcome::TimedOut => TestEnd::NotRun { why: format!("it ran longer than {time_limit_s} s") },
-        other => TestEnd::NotRun { why: format!("it ended unexpectedly: {other:?}") },
-    }
-}
-
-/// What a test said goes into the bundle.
-fn keep(context: &Context<'_>, stdout: &Path, stderr: &Path) -> Result<(), CampaignError> {
-    for path in [stdout, stderr] {
-        let folder =
-            path.parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy().into_owned();
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let bytes = fs::read(path).at(Stage::Classify, Cause::HostUnfit)?;
-        let bytes = context.hide_paths(&String::from_utf8_lossy(&bytes)).into_bytes();
-        context.write_file(Stage::Classify, &format!("logs/exception-{folder}.{name}"), &bytes)?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -265,19 +170,6 @@ mod tests {
             ("/summary/*", "/summary/x", false),
         ] {
             assert_eq!(is_within(pointer, shape), expected, "{pointer} {shape}");
-        }
-    }
-
-    #[test]
-    fn only_a_test_that_ran_can_fail() {
-        for (outcome, expected) in [
-            (Outcome::Exited(0), "passed"),
-            (Outcome::Exited(101), "failed"),
-            (Outcome::Exited(127), "not run: status 127: its program could not be started"),
-            (Outcome::TimedOut, "not run: it ran longer than 7 s"),
-            (Outcome::Signalled(9), "not run: it ended unexpectedly: Signalled(9)"),
-        ] {
-            assert_eq!(end(outcome, 7).to_string(), expected);
         }
     }
 }

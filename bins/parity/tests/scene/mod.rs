@@ -1,0 +1,124 @@
+//! A campaign over two stand-in harnesses, for tests of one part of the protocol.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use assert_cmd::Command;
+use tempfile::TempDir;
+use testkit::{ROWS_TOML, StandIn, TempRepository, traces};
+
+/// A candidate that is another program and behaves the same.
+pub(crate) const HARMLESS: &str = "always stderr 1";
+
+/// A folder with a repository, a trace and a campaign file.
+pub(crate) struct Scene {
+    pub(crate) folder: TempDir,
+    _repository: TempRepository,
+}
+
+impl Scene {
+    /// An honest baseline against `candidate`, with `extra` tables before `[host]` in the campaign file.
+    pub(crate) fn new(candidate: &StandIn, extra: &str) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut repository = TempRepository::new();
+        let commits = [
+            StandIn::new("").commit(&mut repository, "baseline"),
+            candidate.commit(&mut repository, "candidate"),
+        ];
+        fs::write(folder.path().join("trace.jsonl"), traces::FORTY_REQUESTS).expect("a trace");
+        for name in ["staging", "lock"] {
+            fs::create_dir(folder.path().join(name)).expect("a folder");
+        }
+        let text = definition(repository.path(), &commits, extra);
+        fs::write(folder.path().join("campaign.toml"), text).expect("a campaign file");
+        Scene { folder, _repository: repository }
+    }
+
+    /// The bundle.
+    pub(crate) fn out(&self) -> PathBuf {
+        self.folder.path().join("evidence")
+    }
+
+    /// The command on this campaign. The lock is this test's own: whatever else runs on the machine must not hold it up.
+    pub(crate) fn command(&self) -> Command {
+        let mut command = parity();
+        command.arg("run").arg("--campaign").arg(self.folder.path().join("campaign.toml"));
+        command.arg("--out").arg(self.out());
+        for (flag, name) in [("--staging", "staging"), ("--node-lock", "lock")] {
+            command.arg(flag).arg(self.folder.path().join(name));
+        }
+        command
+    }
+
+    /// Runs it, and checks its exit code and what it says; what its evidence says must follow from it.
+    pub(crate) fn check(&self, codes: &[i32], says: &[&str]) {
+        let output = self.command().output().expect("the command runs");
+        let (stdout, stderr) =
+            (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        let text = format!("{stdout}{stderr}");
+        let code = output.status.code().expect("no signal");
+        assert!(codes.contains(&code), "exit code {code}, expected {codes:?}\n{text}");
+        says.iter().for_each(|expected| assert!(text.contains(expected), "{expected:?} is not in\n{text}"));
+        let folder = self.folder.path().to_str().expect("a plain path");
+        assert!(!stdout.contains(folder), "a host path\n{stdout}");
+        if self.out().join("report.json").exists() {
+            let found = parity_campaign::recompute(&self.out()).expect("a bundle");
+            assert!(found.agrees(), "{:#?}", found.disagreements);
+        }
+    }
+
+    /// Edits one file of the bundle; the conclusions that no longer follow must be named.
+    pub(crate) fn check_edit(&self, file: &str, from: &str, to: &str, says: &str) {
+        let path = self.out().join(file);
+        let text = fs::read_to_string(&path).expect("a file");
+        assert!(text.contains(from), "{file} has no {from:?}");
+        fs::write(&path, text.replacen(from, to, 1)).expect("an edit");
+        let found = parity_campaign::recompute(&self.out()).expect("a bundle").disagreements;
+        assert!(found.iter().any(|what| what.contains(says)), "{file} {from:?}: {found:#?}");
+        fs::write(&path, text).expect("undone");
+    }
+}
+
+pub(crate) fn parity() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_parity"))
+}
+
+fn definition(repository: &Path, [baseline, candidate]: &[String; 2], extra: &str) -> String {
+    let trace = canonical_json::Sha256::of(traces::FORTY_REQUESTS.as_bytes());
+    let repository = repository.display();
+    format!(
+        r#"schema = "kvrp.campaign.v1"
+name = "stand-in"
+[repository]
+path = "{repository}"
+[baseline]
+commit = "{baseline}"
+[candidate]
+commit = "{candidate}"
+[build]
+package = "standin-harness"
+[trace]
+sha256 = "{trace}"
+file = "trace.jsonl"
+count = 40
+[replay]
+time_limit_s = 20
+{ROWS_TOML}
+[[review]]
+kind = "exclusion"
+subject = "/planner/html_report_path"
+reason = "stated by the real reports that the stand-in repeats"
+reviewer = "tests"
+date = "2026-01-01"
+{extra}
+[host]
+free_disk_bytes = 1
+[measure.run]
+seed = 7
+pairs = 6
+warmups_per_arm = 1
+[measure.gate]
+pairs = 6
+"#
+    )
+}
