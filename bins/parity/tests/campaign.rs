@@ -88,6 +88,17 @@ impl Stage {
         std::iter::once("run".to_owned()).chain(words).collect()
     }
 
+    /// The same campaign, gone on with.
+    fn resume_arguments(&self) -> Vec<String> {
+        let mut arguments = self.arguments();
+        let out = arguments.iter().position(|word| word == "--out").expect("an option");
+        arguments.remove(out);
+        let directory = arguments.remove(out);
+        arguments[0] = "resume".to_owned();
+        arguments.push(directory);
+        arguments
+    }
+
     /// What must hold however a campaign ended: nothing runs, nothing temporary is left, the user's repository is as it
     /// was, and what was recorded can be read.
     fn check_clean(&self) {
@@ -527,15 +538,6 @@ fn journal_kinds(out: &Path) -> impl Iterator<Item = String> {
 /// Kills a campaign at these moments, resuming it each time, until it comes to its end; then nothing may be lost or taken
 /// twice.
 fn kill_and_resume(stage: &Stage, moments: &[Moment]) {
-    let resume = || {
-        let mut arguments = stage.arguments();
-        let out = arguments.iter().position(|word| word == "--out").expect("an option");
-        arguments.remove(out);
-        let directory = arguments.remove(out);
-        arguments[0] = "resume".to_owned();
-        arguments.push(directory);
-        arguments
-    };
     let said = stage.folder.path().join("said");
     let mut arguments = stage.arguments();
     let mut moments = moments.iter();
@@ -563,7 +565,7 @@ fn kill_and_resume(stage: &Stage, moments: &[Moment]) {
         child.wait().expect("it ends");
         killed += 1;
         if stage.out().join("journal.jsonl").exists() {
-            arguments = resume();
+            arguments = stage.resume_arguments();
             resumed += 1;
         }
     };
@@ -651,10 +653,8 @@ fn a_fault_that_was_seen_before_a_kill_stays_seen() {
     wait_until(|| journal_has(&stage.out(), "status 101"));
     child.kill().expect("a signal");
     child.wait().expect("it ends");
-    let place = |name: &str| stage.folder.path().join(name).display().to_string();
     parity()
-        .args(["resume", "--staging", &place("staging"), "--node-lock", &place("lock")])
-        .args(["--campaign", &place("campaign.toml"), &place("evidence")])
+        .args(stage.resume_arguments())
         .assert()
         .code(6)
         .stdout(predicates::str::contains("**TARGET FAILED**").and(predicates::str::contains("status 101")));
@@ -672,14 +672,7 @@ fn a_changed_campaign_is_not_resumed() {
     let campaign = stage.folder.path().join("campaign.toml");
     let text = fs::read_to_string(&campaign).expect("a campaign");
     let resume = |code: i32, says: &str| {
-        let place = |name: &str| stage.folder.path().join(name).display().to_string();
-        parity()
-            .args(["resume", "--staging", &place("staging"), "--node-lock", &place("lock"), "--campaign"])
-            .arg(&campaign)
-            .arg(stage.out())
-            .assert()
-            .code(code)
-            .stderr(predicates::str::contains(says));
+        parity().args(stage.resume_arguments()).assert().code(code).stderr(predicates::str::contains(says));
     };
     fs::write(&campaign, text.replace("time_limit_s = 20", "time_limit_s = 21")).expect("a change");
     resume(4, "this campaign began with");
