@@ -124,6 +124,8 @@ pub(crate) struct Ran {
     pub(crate) cpu_seconds: f64,
     pub(crate) peak_bytes: u64,
     pub(crate) output_seconds: f64,
+    /// From before the trace is read until the outputs are there.
+    pub(crate) whole_seconds: f64,
 }
 
 impl Ran {
@@ -151,12 +153,14 @@ pub(crate) fn replay(trace: &Path, address: SocketAddr, options: Options) -> Ran
         &out.to_string_lossy(),
         &options,
     ]);
+    std::fs::remove_dir_all(&out).expect("a folder of our own");
     let report = found["report"].clone();
     Ran {
         seconds: report["elapsed_us"].as_f64().expect("a time") / 1e6,
         cpu_seconds: report["replayer"]["cpu_ns"].as_f64().expect("a time") / 1e9,
         peak_bytes: found["peak_bytes"].as_u64().expect("bytes"),
         output_seconds: found["output_seconds"].as_f64().expect("seconds"),
+        whole_seconds: found["whole_seconds"].as_f64().expect("seconds"),
         report,
     }
 }

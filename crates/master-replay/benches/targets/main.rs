@@ -14,10 +14,12 @@ mod bare;
 mod child;
 mod material;
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitCode;
 
 use child::{Options, Ran, Served};
+use material::{Ids, Material};
 use testkit::masters;
 
 const VERSION: &str = "0.3.13.post1";
@@ -63,37 +65,46 @@ fn median(mut values: Vec<f64>) -> f64 {
 
 /// Reading and checking: speed, memory, and that both grow with the trace and no faster.
 fn loading(report: &mut Report, folder: &Path) {
-    let mut per_event = Vec::new();
-    for events in [100_000, 1_000_000] {
-        let trace = material::one_key_events(folder, events, 0);
-        let loads: Vec<child::Loaded> = (0..ROUNDS).map(|_| child::load(&trace.path)).collect();
-        let seconds = median(loads.iter().map(|load| load.seconds).collect());
-        let rate = trace.bytes as f64 / 1e6 / seconds;
-        report.line(
-            &format!("load and check {events} events"),
-            ">= 250 MB/s",
-            &format!("{rate:.0} MB/s"),
-            rate >= 250.0,
-        );
-        per_event.push(seconds / events as f64);
-        let peak = loads.iter().map(|load| load.peak_bytes).max().unwrap_or(0);
-        let held = peak.saturating_sub(trace.string_bytes) as f64 / events as f64;
-        println!(
-            "  peak {held:.0} bytes per event beyond keys and ids, {:.0} ns per event",
-            seconds * 1e9 / events as f64
-        );
+    let mut before = None;
+    for (events, rounds) in [(100_000, ROUNDS), (1_000_000, ROUNDS), (10_000_000, 3)] {
+        let trace = material::one_key_events(folder, events, 0, Ids::Counted);
+        let seconds = load(report, &trace, &format!("load and check {events} events"), rounds);
+        let each = seconds / events as f64;
+        if let Some((fewer, before)) = before.replace((events, each)) {
+            let growth = each / before;
+            report.line(
+                &format!("time per event, {events} against {fewer}"),
+                "<= 1.5 x",
+                &format!("{growth:.2} x"),
+                growth <= 1.5,
+            );
+        }
+        remove(&trace);
     }
-    let growth = per_event[1] / per_event[0];
-    report.line(
-        "time per event, 1,000,000 against 100,000",
-        "<= 1.5 x",
-        &format!("{growth:.2} x"),
-        growth <= 1.5,
-    );
+    let trace = material::one_key_events(folder, 1_000_000, 0, Ids::Scattered);
+    load(report, &trace, "load and check 1000000 events, ids in no order", ROUNDS);
+    remove(&trace);
+}
+
+/// Gives the median of the seconds.
+fn load(report: &mut Report, trace: &Material, what: &str, rounds: usize) -> f64 {
+    let loads: Vec<child::Loaded> = (0..rounds).map(|_| child::load(&trace.path)).collect();
+    let seconds = median(loads.iter().map(|load| load.seconds).collect());
+    let rate = trace.bytes as f64 / 1e6 / seconds;
+    report.line(what, ">= 250 MB/s", &format!("{rate:.0} MB/s"), rate >= 250.0);
+    let peak = loads.iter().map(|load| load.peak_bytes).max().unwrap_or(0);
+    let held = peak.saturating_sub(trace.string_bytes) as f64 / trace.events as f64;
+    let each = seconds * 1e9 / trace.events as f64;
+    println!("  {each:.0} ns per event; peak {held:.0} bytes per event beyond keys and ids");
+    seconds
+}
+
+fn remove(trace: &Material) {
+    std::fs::remove_file(&trace.path).expect("a file of our own");
 }
 
 fn saturated(report: &mut Report, folder: &Path, replayer: usize, master: usize) {
-    let trace = material::one_key_events(folder, 200_000, 0);
+    let trace = material::one_key_events(folder, 200_000, 0, Ids::Counted);
     let real = masters::start(VERSION, &["--rpc_thread_num=4"]);
     child::bind_all(real.pid(), master);
     let options = Options { cpu: replayer, in_flight: 64, spin_us: 0 };
@@ -124,26 +135,82 @@ fn saturated(report: &mut Report, folder: &Path, replayer: usize, master: usize)
         rate >= 300_000.0,
     );
 
-    let million = material::one_key_events(folder, 1_000_000, 0);
-    let ran = child::replay(&million.path, served.address, options);
-    let held = ran.peak_bytes.saturating_sub(million.string_bytes) as f64 / 1e6;
-    report.line(
-        "peak memory of a replay, per event",
-        "<= 160 bytes",
-        &format!("{held:.0} bytes"),
-        held <= 160.0,
-    );
-    report.line(
-        "outputs of 1,000,000 events",
-        "<= 1.4 s",
-        &format!("{:.2} s", ran.output_seconds),
-        ran.output_seconds <= 1.4,
-    );
+    let mut before: Option<Whole> = None;
+    for events in [100_000, 1_000_000, 10_000_000] {
+        let whole = whole_replay(report, folder, events, served.address, options);
+        if let Some(before) = before {
+            whole.is_linear_after(report, &before);
+        }
+        before = Some(whole);
+    }
+}
+
+/// What a whole replay took, from reading the trace to the last output.
+struct Whole {
+    events: u64,
+    seconds: f64,
+    cpu_seconds: f64,
+    output_seconds: f64,
+}
+
+fn whole_replay(
+    report: &mut Report,
+    folder: &Path,
+    events: u64,
+    address: SocketAddr,
+    options: Options,
+) -> Whole {
+    let trace = material::one_key_events(folder, events, 0, Ids::Counted);
+    let ran = child::replay(&trace.path, address, options);
+    remove(&trace);
+    let held = ran.peak_bytes.saturating_sub(trace.string_bytes) as f64 / events as f64;
+    println!("  replay of {events} events: {:.2} s, outputs {:.2} s", ran.whole_seconds, ran.output_seconds);
+    if events >= 1_000_000 {
+        report.line(
+            &format!("replay of {events} events: peak memory beyond keys and ids"),
+            "<= 160 bytes an event",
+            &format!("{held:.0} bytes"),
+            held <= 160.0,
+        );
+    }
+    if events == 1_000_000 {
+        let seconds = ran.output_seconds;
+        report.line("  its outputs", "<= 1.4 s", &format!("{seconds:.2} s"), seconds <= 1.4);
+    }
+    if events == 10_000_000 {
+        let gib = ran.peak_bytes as f64 / f64::from(1 << 30);
+        report.line("  its peak memory as a whole", "<= 3 GiB", &format!("{gib:.2} GiB"), gib <= 3.0);
+    }
+    Whole {
+        events,
+        seconds: ran.whole_seconds,
+        cpu_seconds: ran.cpu_seconds,
+        output_seconds: ran.output_seconds,
+    }
+}
+
+impl Whole {
+    fn is_linear_after(&self, report: &mut Report, before: &Whole) {
+        let growth =
+            |of: fn(&Whole) -> f64| of(self) / of(before) * before.events as f64 / self.events as f64;
+        for (what, growth) in [
+            ("whole", growth(|whole| whole.seconds)),
+            ("processor while replaying", growth(|whole| whole.cpu_seconds)),
+            ("outputs", growth(|whole| whole.output_seconds)),
+        ] {
+            report.line(
+                &format!("  per event, against {} events: {what}", before.events),
+                "<= 1.5 x",
+                &format!("{growth:.2} x"),
+                growth <= 1.5,
+            );
+        }
+    }
 }
 
 fn paced(report: &mut Report, folder: &Path, replayer: usize, master: usize) {
     for rate in [5_000_u64, 10_000, 20_000] {
-        let trace = material::one_key_events(folder, 2 * rate, rate);
+        let trace = material::one_key_events(folder, 2 * rate, rate, Ids::Counted);
         let real = masters::start(VERSION, &["--rpc_thread_num=4"]);
         child::bind_all(real.pid(), master);
         let spinning = Options { cpu: replayer, in_flight: 64, spin_us: 100 };
@@ -191,7 +258,7 @@ fn paced(report: &mut Report, folder: &Path, replayer: usize, master: usize) {
 }
 
 fn whatever_is_allowed_in_flight(report: &mut Report, folder: &Path, replayer: usize, master: usize) {
-    let trace = material::one_key_events(folder, 10_000, 5_000);
+    let trace = material::one_key_events(folder, 10_000, 5_000, Ids::Counted);
     let real = masters::start(VERSION, &["--rpc_thread_num=4"]);
     child::bind_all(real.pid(), master);
     let p50 = |in_flight| {

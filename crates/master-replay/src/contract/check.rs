@@ -1,11 +1,9 @@
 //! The rules, in the order in which they are checked, and the trace they let through.
 
-use canonical_json::Text;
-
 use super::error::Fault;
-use super::row::{Bad, Field, Fields, Item, Node, Row, shortened};
+use super::row::{Bad, Field, Fields, Item, Node, Row, Word, shortened};
 use super::rule::Rule;
-use super::strings::{Hash, Interner};
+use super::strings::{Absent, Interner};
 use super::trace::{Columns, Dialect, Mount, NONE, Op, Phase, Row as EventRow, Trace, Write};
 
 /// Builds a trace row by row; every row that breaks a rule is refused.
@@ -28,7 +26,7 @@ pub(crate) struct Builder {
 
 /// What later checks of the same row need.
 struct Common {
-    id: Hash,
+    id: Absent,
     op: Op,
     phase: Phase,
     /// Nothing for a client that no event had before.
@@ -39,19 +37,31 @@ struct Common {
 }
 
 impl Builder {
-    pub(crate) fn line<'a>(&mut self, line: u64, text: &'a [u8], row: &mut Row<'a>) -> Result<(), Fault> {
-        if is_blank(text) {
+    /// Takes a row that was read from this line.
+    pub(crate) fn row(&mut self, line: u64, row: &mut Row<'_>) -> Result<(), Fault> {
+        if row.is_blank() {
             return Ok(());
         }
         self.line = line;
-        let result = row.read(text).and_then(|()| match self.dialect {
-            None => self.header(row),
-            Some(dialect) => self.event_or_nothing(dialect, row),
-        });
+        let result = match (row.take_fault(), self.dialect) {
+            (Some(bad), _) => Err(bad),
+            (None, None) => self.header(row),
+            (None, Some(dialect)) => self.event_or_nothing(dialect, row),
+        };
         result.map_err(|bad| {
-            let dialect = self.dialect.unwrap_or_else(|| guess_dialect(text));
-            Fault::at_line(bad, dialect, line, text)
+            let dialect = self.dialect.unwrap_or_else(|| guess_dialect(row.text()));
+            Fault::at_line(bad, dialect, line, row.text())
         })
+    }
+
+    /// Brings near what the next rows will look up.
+    ///
+    /// Rows wait for one look-up after the other; here none waits, so that the processor fetches many at once.
+    pub(crate) fn warm(&mut self, rows: &[Row<'_>]) {
+        let ids = rows.iter().filter_map(|row| row.get(Field::Id));
+        self.ids.warm(ids.filter_map(|id| id.plain_text()));
+        let keys = rows.iter().filter_map(|row| row.array(Field::Keys)).flatten();
+        self.keys.warm(keys.filter_map(|(_, key)| key.plain_text()));
     }
 
     fn header(&mut self, row: &Row<'_>) -> Result<(), Bad> {
@@ -143,17 +153,15 @@ impl Builder {
         self.accept(row, &common, link)
     }
 
-    /// Gives the id's hash, with which it is kept once the row has been accepted.
-    fn check_new_id(&mut self, row: &Row<'_>) -> Result<Hash, Bad> {
+    /// Gives the proof that the id is new, with which it is kept once the row has been accepted.
+    fn check_new_id(&mut self, row: &Row<'_>) -> Result<Absent, Bad> {
         let id = required_text(row, Field::Id, Rule::EId)?;
         let mut decoded = std::mem::take(&mut self.text);
-        let name = decode(id, &mut decoded);
-        let hash = self.ids.hash(name);
-        let found = self.ids.find_hashed(hash, name);
+        let found = self.ids.find(id.decode_in(&mut decoded));
         self.text = decoded;
         match found {
-            None => Ok(hash),
-            Some(_) => {
+            Err(absent) => Ok(absent),
+            Ok(_) => {
                 let message = format!("the id `{}` is that of an earlier event", shortened(id.raw()));
                 Err(Bad::new(Rule::EIdDup, row.place(Field::Id), message))
             }
@@ -172,59 +180,59 @@ impl Builder {
     }
 
     fn phase(&self, dialect: Dialect, row: &Row<'_>) -> Result<Phase, Bad> {
-        let place = row.place(Field::Phase);
+        let place = || row.place(Field::Phase);
         if dialect != Dialect::V2 {
             return match row.has(Field::Phase) && dialect == Dialect::V1 {
-                true => Err(Bad::new(Rule::EPhaseV1, place, "version 1 knows no phases")),
+                true => Err(Bad::new(Rule::EPhaseV1, place(), "version 1 knows no phases")),
                 false => Ok(Phase::Workload),
             };
         }
         let name = row.get(Field::Phase).and_then(|item| item.nonempty_text());
         let Some(phase) = name.and_then(|name| Phase::from_name(&name.decode())) else {
             let message = "`phase` is not one of `setup`, `workload` and `teardown`";
-            return Err(Bad::new(Rule::EPhase, place, message));
+            return Err(Bad::new(Rule::EPhase, place(), message));
         };
         match self.columns.events.last() {
             Some(before) if before.phase > phase => {
                 let message = format!("{phase} after {}", before.phase);
-                Err(Bad::new(Rule::EPhaseOrder, place, message))
+                Err(Bad::new(Rule::EPhaseOrder, place(), message))
             }
             _ => Ok(phase),
         }
     }
 
     fn timestamp(&self, row: &Row<'_>, phase: Phase) -> Result<u64, Bad> {
-        let place = row.place(Field::TimestampUs);
+        let place = || row.place(Field::TimestampUs);
         let found = row.get(Field::TimestampUs).and_then(|item| item.whole_number());
         let Some(timestamp) = found else {
             let message = "`timestamp_us` is not a whole number of plain digits below 2^64";
-            return Err(Bad::new(Rule::ETs, place, message));
+            return Err(Bad::new(Rule::ETs, place(), message));
         };
         match self.columns.events.last() {
             Some(before) if before.phase == phase && before.timestamp_us > timestamp => {
                 let message = format!("the timestamp {timestamp} follows {}", before.timestamp_us);
-                Err(Bad::new(Rule::ETsOrder, place, message))
+                Err(Bad::new(Rule::ETsOrder, place(), message))
             }
             _ => Ok(timestamp),
         }
     }
 
     fn take_keys(&mut self, row: &Row<'_>, op: Op) -> Result<(), Bad> {
-        let place = row.place(Field::Keys);
+        let place = || row.place(Field::Keys);
         if op.is_lifecycle() {
             return match row.has(Field::Keys) {
-                true => Err(Bad::new(Rule::EKeysLifecycle, place, format!("{op} has no keys"))),
+                true => Err(Bad::new(Rule::EKeysLifecycle, place(), format!("{op} has no keys"))),
                 false => Ok(()),
             };
         }
         let before = self.columns.keys.len();
         let bad = |at| Bad::new(Rule::EKeys, at, "`keys` is not a nonempty array of nonempty strings");
-        for (_, item) in row.array(Field::Keys).ok_or_else(|| bad(place))? {
+        for (_, item) in row.array(Field::Keys).ok_or_else(|| bad(place()))? {
             let key = item.nonempty_text().ok_or_else(|| bad(row.begin(item.after)))?;
             let (key, _) = self.intern(Names::Keys, key, item.after)?;
             self.columns.keys.push(key);
         }
-        if self.columns.keys.len() == before { Err(bad(place)) } else { Ok(()) }
+        if self.columns.keys.len() == before { Err(bad(place())) } else { Ok(()) }
     }
 
     fn take_dependencies(&mut self, row: &Row<'_>) -> Result<(), Bad> {
@@ -472,7 +480,7 @@ impl Builder {
             self.registrations[client as usize] = self.next_event();
         }
         let mut decoded = std::mem::take(&mut self.text);
-        let inserted = self.ids.insert_new(common.id, decode(id, &mut decoded));
+        let inserted = self.ids.insert(common.id, id.decode_in(&mut decoded));
         self.text = decoded;
         inserted.ok_or_else(|| too_many(0))?;
         self.dependencies.sort_unstable();
@@ -491,7 +499,7 @@ impl Builder {
         Ok(())
     }
 
-    fn new_client(&mut self, name: Text<'_>, row: &Row<'_>) -> Result<u32, Bad> {
+    fn new_client(&mut self, name: Word<'_>, row: &Row<'_>) -> Result<u32, Bad> {
         let (client, _) = self.intern(Names::Clients, name, row.place(Field::ClientId))?;
         self.registrations.push(NONE);
         Ok(client)
@@ -544,16 +552,16 @@ impl Builder {
         }
     }
 
-    fn find(&mut self, names: Names, text: Text<'_>) -> Option<u32> {
+    fn find(&mut self, names: Names, text: Word<'_>) -> Option<u32> {
         let mut decoded = std::mem::take(&mut self.text);
-        let found = self.names(names).find(decode(text, &mut decoded));
+        let found = self.names(names).find(text.decode_in(&mut decoded));
         self.text = decoded;
-        found
+        found.ok()
     }
 
-    fn intern(&mut self, names: Names, text: Text<'_>, at: usize) -> Result<(u32, bool), Bad> {
+    fn intern(&mut self, names: Names, text: Word<'_>, at: usize) -> Result<(u32, bool), Bad> {
         let mut decoded = std::mem::take(&mut self.text);
-        let interned = self.names(names).intern(decode(text, &mut decoded));
+        let interned = self.names(names).intern(text.decode_in(&mut decoded));
         self.text = decoded;
         interned.ok_or_else(|| too_many(at))
     }
@@ -575,15 +583,6 @@ enum Names {
     Clients,
     Keys,
     Segments,
-}
-
-fn decode<'t>(text: Text<'t>, buffer: &'t mut String) -> &'t str {
-    if !text.is_escaped() {
-        return text.raw();
-    }
-    buffer.clear();
-    buffer.extend(text.chars());
-    buffer
 }
 
 fn index(length: usize) -> Result<u32, Bad> {
@@ -651,29 +650,30 @@ fn check_lifecycle_fields(row: &Row<'_>, op: Op) -> Result<(), Bad> {
     })
 }
 
-fn check_op(dialect: Dialect, row: &Row<'_>, name: Text<'_>) -> Result<Op, Bad> {
+fn check_op(dialect: Dialect, row: &Row<'_>, name: Word<'_>) -> Result<Op, Bad> {
     let name = name.decode();
-    let place = row.place(Field::Op);
+    let place = || row.place(Field::Op);
     if dialect == Dialect::Unversioned && name == "Ping" {
-        return Err(Bad::new(Rule::UPing, place, "a recorded Ping: heartbeats are the replayer's own"));
+        return Err(Bad::new(Rule::UPing, place(), "a recorded Ping: heartbeats are the replayer's own"));
     }
     let op = Op::from_name(&name).ok_or_else(|| {
-        Bad::new(Rule::EOpUnknown, place, format!("unknown operation `{}`", shortened(&name)))
+        Bad::new(Rule::EOpUnknown, place(), format!("unknown operation `{}`", shortened(&name)))
     })?;
     match dialect == Dialect::V1 && op.is_lifecycle() {
-        true => Err(Bad::new(Rule::EOpV1, place, format!("version 1 has no {op}"))),
+        true => Err(Bad::new(Rule::EOpV1, place(), format!("version 1 has no {op}"))),
         false => Ok(op),
     }
 }
 
 fn check_word(row: &Row<'_>, field: Field, wanted: &str, rule: Rule) -> Result<(), Bad> {
     match row.get(field).map(|item| item.node) {
-        Some(Node::Text(found)) if found == wanted => Ok(()),
+        Some(Node::Text(found)) if found.decode() == wanted => Ok(()),
         _ => Err(Bad::new(rule, row.place(field), format!("`{}` is not `{wanted}`", field.name()))),
     }
 }
 
-fn required_text<'a>(row: &Row<'a>, field: Field, rule: Rule) -> Result<Text<'a>, Bad> {
+#[inline]
+fn required_text<'a>(row: &Row<'a>, field: Field, rule: Rule) -> Result<Word<'a>, Bad> {
     row.get(field).and_then(|item| item.nonempty_text()).ok_or_else(|| {
         let what = if row.has(field) { "is not a nonempty string" } else { "is missing" };
         Bad::new(rule, row.place(field), format!("`{}` {what}", field.name()))
@@ -683,10 +683,6 @@ fn required_text<'a>(row: &Row<'a>, field: Field, rule: Rule) -> Result<Text<'a>
 fn client_name(row: &Row<'_>) -> String {
     let name = row.get(Field::ClientId).and_then(|item| item.nonempty_text());
     name.map(|name| shortened(name.raw()).into_owned()).unwrap_or_default()
-}
-
-fn is_blank(line: &[u8]) -> bool {
-    line.iter().all(|byte| matches!(byte, b' ' | b'\t' | b'\r'))
 }
 
 /// What a header that cannot be read seems to be.

@@ -1,10 +1,15 @@
 //! One line as JSON: which members it has and what they are, before any rule looks at them.
+//!
+//! [`plain`] takes a line that it understands without doubt and gives up on anything else; the strict event reader is the
+//! authority, and knows what is wrong and where.
 
 use std::borrow::Cow;
 
 use canonical_json::{Event, Limits, Number, ReadError, ReadErrorKind, Reader, Text};
 
 use super::rule::Rule;
+
+mod plain;
 
 /// Containers that may be nested, the row itself included.
 const MAX_DEPTH: usize = 128;
@@ -114,34 +119,89 @@ impl Fields {
     }
 }
 
+/// A string.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Word<'a> {
+    Plain(&'a str),
+    Escaped(Text<'a>),
+}
+
+impl<'a> Word<'a> {
+    fn of(text: Text<'a>) -> Self {
+        if text.is_escaped() { Word::Escaped(text) } else { Word::Plain(text.raw()) }
+    }
+
+    /// What stands between the quotes.
+    pub(crate) fn raw(self) -> &'a str {
+        match self {
+            Word::Plain(text) => text,
+            Word::Escaped(text) => text.raw(),
+        }
+    }
+
+    /// The string that is meant.
+    pub(crate) fn decode(self) -> Cow<'a, str> {
+        match self {
+            Word::Plain(text) => Cow::Borrowed(text),
+            Word::Escaped(text) => text.decode(),
+        }
+    }
+
+    /// The string that is meant; the buffer is used if it has to be put together.
+    pub(crate) fn decode_in<'b>(self, buffer: &'b mut String) -> &'b str
+    where
+        'a: 'b,
+    {
+        match self {
+            Word::Plain(text) => text,
+            Word::Escaped(text) => {
+                buffer.clear();
+                buffer.extend(text.chars());
+                buffer
+            }
+        }
+    }
+}
+
 /// A value: arrays come before their elements in the tape, and say where they end.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Node<'a> {
-    Text(Text<'a>),
-    Number(Number<'a>),
-    Array { end: usize },
+    Text(Word<'a>),
+    /// Its value, if it is written in plain digits and fits.
+    Number(Option<u64>),
+    Array {
+        end: usize,
+    },
     Object,
     Literal,
 }
 
 /// A value and where it is: the offset of the end of what came before it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Item<'a> {
     pub(crate) node: Node<'a>,
     pub(crate) after: usize,
 }
 
 impl<'a> Item<'a> {
-    pub(crate) fn nonempty_text(&self) -> Option<Text<'a>> {
+    pub(crate) fn nonempty_text(&self) -> Option<Word<'a>> {
         match self.node {
             Node::Text(text) if !text.raw().is_empty() => Some(text),
             _ => None,
         }
     }
 
+    /// A string without escapes.
+    pub(crate) fn plain_text(&self) -> Option<&'a str> {
+        match self.node {
+            Node::Text(Word::Plain(text)) => Some(text),
+            _ => None,
+        }
+    }
+
     pub(crate) fn whole_number(&self) -> Option<u64> {
         match self.node {
-            Node::Number(number) => number.as_u64(),
+            Node::Number(number) => number,
             _ => None,
         }
     }
@@ -155,6 +215,7 @@ impl<'a> Item<'a> {
 #[derive(Debug)]
 pub(crate) struct Row<'a> {
     line: &'a [u8],
+    fault: Option<Bad>,
     tape: Vec<Item<'a>>,
     open: Vec<usize>,
     /// The place in the tape of each member that is present.
@@ -170,6 +231,7 @@ impl<'a> Row<'a> {
     pub(crate) fn new() -> Self {
         Row {
             line: &[],
+            fault: None,
             tape: Vec::new(),
             open: Vec::new(),
             fields: [0; Field::ALL.len()],
@@ -179,8 +241,15 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// Reads a line that is not blank.
-    pub(crate) fn read(&mut self, line: &'a [u8]) -> Result<(), Bad> {
+    /// Reads a line. What is wrong with it is kept until its turn comes.
+    pub(crate) fn read(&mut self, line: &'a [u8]) {
+        self.clear(line);
+        if self.read_plain(line).is_none() && !self.is_blank() {
+            self.fault = self.read_strictly(line).err();
+        }
+    }
+
+    fn read_strictly(&mut self, line: &'a [u8]) -> Result<(), Bad> {
         self.clear(line);
         if line.starts_with(b"\xEF\xBB\xBF") {
             return Err(Bad::new(Rule::JBom, 0, "the line starts with a byte order mark"));
@@ -192,8 +261,24 @@ impl<'a> Row<'a> {
         })
     }
 
+    /// The line.
+    pub(crate) fn text(&self) -> &'a [u8] {
+        self.line
+    }
+
+    /// What is wrong with the line as JSON.
+    pub(crate) fn take_fault(&mut self) -> Option<Bad> {
+        self.fault.take()
+    }
+
+    /// Whether the line is nothing but space.
+    pub(crate) fn is_blank(&self) -> bool {
+        self.line.iter().all(|byte| matches!(byte, b' ' | b'\t' | b'\r'))
+    }
+
     fn clear(&mut self, line: &'a [u8]) {
         self.line = line;
+        self.fault = None;
         self.tape.clear();
         self.open.clear();
         self.present = Fields(0);
@@ -227,10 +312,10 @@ impl<'a> Row<'a> {
     /// Puts one step of a value into the tape.
     fn take(&mut self, event: Event<'a>, after: usize) -> Result<(), Bad> {
         match event {
-            Event::String(text) => self.push(Node::Text(text), after),
+            Event::String(text) => self.push(Node::Text(Word::of(text)), after),
             Event::Number(number) => {
                 check_number(number, after)?;
-                self.push(Node::Number(number), after);
+                self.push(Node::Number(number.as_u64()), after);
             }
             Event::ArrayStart => {
                 self.open.push(self.tape.len());
@@ -271,11 +356,7 @@ impl<'a> Row<'a> {
             let event = self.next(reader)?;
             self.value(reader, event, after)?;
             match field {
-                Some(field) => {
-                    // A row of 2^32 values would take 200 GB before it came here.
-                    self.fields[field as usize] = u32::try_from(at).unwrap_or(u32::MAX);
-                    self.present = self.present.or(field.alone());
-                }
+                Some(field) => self.put(field, at),
                 None if self.unknown.is_none() => self.unknown = Some((name, before)),
                 None => {}
             }
@@ -295,6 +376,13 @@ impl<'a> Row<'a> {
             self.take(event, after)?;
         }
         Ok(())
+    }
+
+    /// The member's value is at this place of the tape.
+    fn put(&mut self, field: Field, place: usize) {
+        // A row of 2^32 values would take 200 GB before it came here.
+        self.fields[field as usize] = u32::try_from(place).unwrap_or(u32::MAX);
+        self.present = self.present.or(field.alone());
     }
 
     /// The member's value, if the row has that member.
@@ -396,3 +484,6 @@ fn json_error(error: &ReadError) -> Bad {
     };
     Bad::new(rule, error.offset, error.kind.to_string())
 }
+
+#[cfg(test)]
+mod tests;

@@ -249,7 +249,9 @@ impl<W: Write> TraceWriter<W> {
     }
 
     fn row(&mut self, text: &[u8]) -> Result<(), WriteTraceError> {
-        self.builder.line(self.line + 1, text, &mut Row::new())?;
+        let mut row = Row::new();
+        row.read(text);
+        self.builder.row(self.line + 1, &mut row)?;
         self.line += 1;
         self.out.write_all(text)?;
         self.out.write_all(b"\n")?;
