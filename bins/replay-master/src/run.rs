@@ -37,6 +37,9 @@ pub(crate) struct Args {
 pub(crate) struct How {
     #[command(flatten)]
     source: Source,
+    /// A trace that is replayed before, to fill the master: every key of it must succeed. Both must be of version 1
+    #[arg(long, value_name = "TRACE")]
+    prefill: Option<PathBuf>,
     /// How much faster than recorded
     #[arg(long, value_name = "FACTOR", default_value = "1")]
     pub(crate) speed: Speed,
@@ -205,6 +208,7 @@ impl How {
     pub(crate) fn launch(&self, trace: &Path, out: &Path) -> Result<Launch, Failure> {
         let replayer = std::env::current_exe()?;
         let mut launch = Launch::new(trace, self.source()?, out, replayer);
+        launch.prefill.clone_from(&self.prefill);
         launch.options = self.drive_options();
         launch.replayers = self.replayers;
         launch.master_cpus.clone_from(&self.master_cpus);
@@ -279,6 +283,7 @@ pub(crate) fn failure(error: LaunchError, interrupt: &Interrupt) -> Failure {
         | LaunchError::OpenMetrics { .. }
         | LaunchError::System { .. }
         | LaunchError::Output(_) => Exit::HostUnfit,
+        LaunchError::Prefill { .. } => Exit::Differs,
         LaunchError::Cancelled => interrupt.exit().unwrap_or(Exit::Bug),
         _ => Exit::TargetFailed,
     };
@@ -364,6 +369,7 @@ pub(crate) fn drive(args: &DriveArgs) -> Result<Exit, Failure> {
                 DriveError::Speed(_) => Exit::Usage,
                 DriveError::Trace(_) => Exit::BadInput,
                 DriveError::Replay(ReplayError::Cancelled { .. }) => interrupt.exit().unwrap_or(Exit::Bug),
+                DriveError::Replay(ReplayError::Prefill { .. }) => Exit::Differs,
                 DriveError::Replay(_) => Exit::TargetFailed,
                 _ => Exit::HostUnfit,
             };

@@ -479,6 +479,54 @@ fn several_replayers_share_a_trace() {
     }
 }
 
+/// Runs a trace after another one that fills the master.
+fn run_after(prefill: &Trace, trace: &Trace, version: &str, arguments: &[&str]) -> Ran {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("prefill.jsonl");
+    std::fs::write(&path, &prefill.text).expect("written");
+    let path = path.to_str().expect("UTF-8");
+    run(trace, version, &[&["--prefill", path], arguments].concat())
+}
+
+#[test]
+fn what_was_there_before_is_found_as_long_as_the_run_lasts() {
+    for (version, replayers) in VERSIONS.into_iter().zip(["1", "2"]) {
+        let mut prefill = Trace::v1();
+        prefill.write("a", &["k1", "k2"], 64, 0);
+        let mut trace = Trace::v1();
+        let more = json!({ "keys": ["k1", "new"], "value_sizes": [64, 64] });
+        let start = trace.work("a", "BatchPutStart", 0, more);
+        trace.work("a", "BatchPutEnd", 0, json!({ "keys": ["k1", "new"], "put_start": start }));
+        // By now the master would have given up clients without heartbeats, and with them what they hold.
+        trace.work("b", "BatchGetReplicaList", 8_000_000, json!({ "keys": ["k1", "k2", "never"] }));
+        let ran = run_after(&prefill, &trace, version, &["--client-ttl-sec", "5", "--replayers", replayers]);
+        ran.succeeded();
+        let samples = ran.samples();
+        assert_eq!(samples.len(), 3, "what comes before is not measured");
+        let counts = |event: usize, name: &str| samples[event]["key_status"][name].clone();
+        assert_eq!((counts(0, "already_exists"), counts(0, "ok")), (json!(1), json!(1)));
+        assert_eq!((counts(1, "skipped"), counts(1, "ok")), (json!(1), json!(1)));
+        assert_eq!((counts(2, "ok"), counts(2, "miss")), (json!(2), json!(1)));
+        assert_eq!(ran.json("replay.json")["prefill_trace"], "prefill.jsonl");
+        assert_eq!(ran.json("manifest.json")["prefill_trace"], "prefill.jsonl");
+    }
+}
+
+#[test]
+fn a_master_that_cannot_be_filled_fails_the_run() {
+    let mut trace = Trace::v1();
+    trace.work("a", "BatchExistKey", 0, json!({ "keys": ["k"] }));
+    for replayers in ["1", "2"] {
+        let ran = run_after(&trace, &trace, VERSIONS[1], &["--replayers", replayers]);
+        assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+        assert!(ran.stderr.contains("the event e0 ended with Miss"), "{}", ran.stderr);
+        assert_eq!(ran.result()["success"], false);
+    }
+    let later = Trace::v2(&["a"], 64 << 20).unmount("a");
+    let ran = run_after(&later, &trace, VERSIONS[1], &[]);
+    assert_eq!(ran.code, Some(2), "{}", ran.stderr);
+}
+
 #[test]
 fn an_unversioned_trace_is_replayed_with_one_worker_per_client() {
     for version in VERSIONS {

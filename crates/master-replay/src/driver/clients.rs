@@ -53,9 +53,11 @@ pub(super) struct Clients {
 impl Clients {
     /// Names clients and segments after the seed. Only one replayer registers clients; the others have to believe that
     /// it did, since they begin after it.
-    pub(super) fn new(trace: &Trace, options: &ReplayOptions) -> Self {
+    pub(super) fn new(trace: &Trace, options: &ReplayOptions, is_measured: bool) -> Self {
+        let seed = options.id_seed.unwrap_or_else(|| RandomState::new().hash_one(0));
         let mut clients = Clients {
-            seed: options.id_seed.unwrap_or_else(|| RandomState::new().hash_one(0)),
+            // The clients of the trace that fills the master are others.
+            seed: if is_measured { seed } else { !seed },
             counter: AtomicU64::new(0),
             ids: Vec::new(),
             hosts: Vec::new(),

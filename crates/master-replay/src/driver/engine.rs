@@ -9,12 +9,12 @@ use cpu_placement::CancelToken;
 use nix::time::{ClockId, clock_gettime};
 
 use super::call::{self, Context, Dispatched, Parts, Settled};
-use super::clients::{self, Clients, Segments};
-use super::heartbeat::Heartbeats;
+use super::clients::{self, Clients, Mounted, Segments};
+use super::heartbeat::{Heartbeats, Signals};
 use super::lane::{self, Lane};
 use super::sleep::{Sockets, wake_precisely};
-use super::{Barrier, EngineReport, Progress, ReplayError, ReplayOptions, Replayed};
-use crate::contract::{Dialect, Op, Trace};
+use super::{Alone, Barrier, EngineReport, Progress, ReplayError, ReplayOptions, Replayed};
+use crate::contract::{Dialect, Event, Op, Trace};
 use crate::outcome::{KeyStatus, Outcomes};
 use crate::schedule::{Scheduler, Step};
 
@@ -24,8 +24,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// A lane with this much to be written is written to at once.
 const FLUSH_BYTES: usize = 64 << 10;
 
-/// Replies are left unread only once all calls have been in flight, and another overdue, for so long: a paced replay that
-/// only catches up after a hiccup reads at once.
+/// Replies are left unread only once all calls have been in flight, and another ever more overdue, for so long: a paced
+/// replay that catches up after a hiccup reads at once.
 const SATURATED_US: u64 = 50_000;
 
 /// Replies are left unread for at most this part of the time that the master needs for the calls in flight, so that
@@ -44,7 +44,7 @@ pub(super) struct Engine<'r, 't> {
     next_lane: usize,
     parts: Parts<'t>,
     settled: Settled,
-    heartbeats: &'r Heartbeats,
+    signals: &'r Signals,
     origin: Instant,
     report: EngineReport,
     finished: u64,
@@ -52,73 +52,157 @@ pub(super) struct Engine<'r, 't> {
     /// Time per reply, as far as it is known, in ns.
     reply_ns: u64,
     last_read: Option<Instant>,
-    saturated_since: Option<u64>,
+    saturation: Option<Saturated>,
 }
 
-impl<'r, 't> Engine<'r, 't> {
-    /// Prepares, replays, and cleans up.
-    #[expect(clippy::too_many_arguments, reason = "one caller, which has all of these by name")]
-    pub(super) fn run(
-        trace: &'t Trace,
-        scheduler: Scheduler<'t>,
-        address: SocketAddr,
-        wire: master_wire::Dialect,
-        options: &'r ReplayOptions,
-        barrier: &mut dyn Barrier,
-        progress: &'r Progress,
-        cancel: &CancelToken,
-    ) -> Result<Replayed, ReplayError> {
-        let known = Arc::new(Clients::new(trace, options));
-        let mounted = clients::register_all(trace, &known, address, wire, options)?;
-        let unversioned = trace.dialect() == Dialect::Unversioned;
-        let heartbeats = Heartbeats::start(Arc::clone(&known), address, wire, options, unversioned)?;
-        let streams = open_lanes(trace, address, options)?;
-        let outcomes = Outcomes::new(trace, options.speed);
-        wake_precisely();
-        let cpu_before = process_cpu_ns();
-        let origin = barrier.origin()?;
-        std::thread::sleep(origin.saturating_duration_since(Instant::now()));
-        let origin_monotonic_us = monotonic_us(origin);
-        heartbeats.signals.replaying.store(true, Ordering::Release);
-        let in_flight = lane_limit(trace, options);
-        let mut engine = Engine {
-            trace,
-            outcomes,
-            scheduler,
-            options,
-            clients: &known,
-            segments: Segments::new(),
-            lanes: streams.iter().map(|_| Lane::new(wire, in_flight)).collect(),
-            next_lane: 0,
-            parts: Parts::default(),
-            settled: Settled::default(),
-            heartbeats: &heartbeats,
-            origin,
-            report: EngineReport::default(),
-            finished: 0,
-            progress,
-            reply_ns: 0,
-            last_read: None,
-            saturated_since: None,
-        };
-        let ended = engine.replay(&streams, barrier, cancel);
-        heartbeats.signals.replaying.store(false, Ordering::Release);
-        let Engine { outcomes, segments, mut report, .. } = engine;
-        report.cpu_ns = process_cpu_ns().saturating_sub(cpu_before);
-        let (summary, pings) = heartbeats.stop(options, trace.clients(), origin);
-        let left = mounted.iter().chain(segments.values());
-        let left_mounted = clients::unmount_all(left, &known, address, wire, options);
-        ended?;
-        Ok(Replayed {
-            outcomes,
-            origin_monotonic_us,
-            heartbeats: summary,
-            pings,
-            engine: report,
-            left_mounted,
-        })
+/// As many calls are in flight as may be, and another is overdue.
+struct Saturated {
+    since_us: u64,
+    /// When the lag was last looked at, and what it was then.
+    looked_us: u64,
+    lag_us: u64,
+    /// Whether it had grown since the look before.
+    falls_behind: bool,
+}
+
+impl Saturated {
+    fn new(now_us: u64, lag_us: u64) -> Self {
+        Saturated { since_us: now_us, looked_us: now_us, lag_us, falls_behind: false }
     }
 
+    fn look(&mut self, now_us: u64, lag_us: u64) {
+        if now_us.saturating_sub(self.looked_us) >= SATURATED_US {
+            let falls_behind = lag_us > self.lag_us;
+            *self = Saturated { looked_us: now_us, lag_us, falls_behind, ..*self };
+        }
+    }
+}
+
+/// A master, and how traces are replayed against it.
+pub(super) struct Site<'r> {
+    pub(super) address: SocketAddr,
+    pub(super) wire: master_wire::Dialect,
+    pub(super) options: &'r ReplayOptions,
+    pub(super) cancel: &'r CancelToken,
+}
+
+/// Clients of a trace that the master knows, and the segments that they have mounted.
+struct Present {
+    clients: Arc<Clients>,
+    mounted: Vec<Mounted>,
+}
+
+/// Everybody who takes part, from the first registration to the end.
+#[derive(Default)]
+struct Cast {
+    heartbeats: Heartbeats,
+    present: Vec<Present>,
+}
+
+/// A trace that was replayed to its end.
+struct Ran {
+    outcomes: Outcomes,
+    origin: Instant,
+    origin_monotonic_us: u64,
+    report: EngineReport,
+}
+
+/// Prepares, fills the master, replays, and cleans up.
+pub(super) fn run(
+    trace: &Trace,
+    scheduler: Scheduler<'_>,
+    site: &Site<'_>,
+    barrier: &mut dyn Barrier,
+    progress: &Progress,
+) -> Result<Replayed, ReplayError> {
+    let mut cast = Cast::default();
+    let ran = prefill(site, &mut cast)
+        .and_then(|()| replay_one(trace, scheduler, site, &mut cast, barrier, progress, true));
+    let origin = ran.as_ref().map_or_else(|_| Instant::now(), |ran| ran.origin);
+    let (heartbeats, pings) = cast.heartbeats.stop(site.options, origin);
+    let left_mounted = cast.present.iter().map(|present| present.leave(site)).sum();
+    let Ran { outcomes, origin_monotonic_us, report, .. } = ran?;
+    Ok(Replayed { outcomes, origin_monotonic_us, heartbeats, pings, engine: report, left_mounted })
+}
+
+/// Replays the trace that fills the master; its clients stay, with their segments and heartbeats.
+fn prefill(site: &Site<'_>, cast: &mut Cast) -> Result<(), ReplayError> {
+    let Some(trace) = site.options.prefill.as_deref().filter(|_| site.options.registers()) else {
+        return Ok(());
+    };
+    let scheduler = Scheduler::new(trace, site.options.speed, site.options.in_flight)?;
+    let ran = replay_one(trace, scheduler, site, cast, &mut Alone, &Progress::default(), false)?;
+    let statuses = |event: &Event<'_>| ran.outcomes.statuses(event.key_range());
+    let failed = |event: &Event<'_>| statuses(event).iter().find(|status| **status != KeyStatus::Ok).copied();
+    match trace.events().find_map(|event| failed(&event).map(|status| (event, status))) {
+        None => Ok(()),
+        Some((event, status)) => Err(ReplayError::Prefill { event: event.id().to_owned(), status }),
+    }
+}
+
+fn replay_one(
+    trace: &Trace,
+    scheduler: Scheduler<'_>,
+    site: &Site<'_>,
+    cast: &mut Cast,
+    barrier: &mut dyn Barrier,
+    progress: &Progress,
+    is_measured: bool,
+) -> Result<Ran, ReplayError> {
+    let Site { address, wire, options, cancel } = *site;
+    let known = Arc::new(Clients::new(trace, options, is_measured));
+    let mounted = clients::register_all(trace, &known, address, wire, options)?;
+    cast.present.push(Present { clients: Arc::clone(&known), mounted });
+    let keep_pings = trace.dialect() == Dialect::Unversioned;
+    cast.heartbeats.start(Arc::clone(&known), address, wire, options, keep_pings)?;
+    let streams = open_lanes(trace, address, options)?;
+    let outcomes = Outcomes::new(trace, options.speed);
+    wake_precisely();
+    let cpu_before = process_cpu_ns();
+    let origin = barrier.origin()?;
+    std::thread::sleep(origin.saturating_duration_since(Instant::now()));
+    let origin_monotonic_us = monotonic_us(origin);
+    let signals = Arc::clone(&cast.heartbeats.signals);
+    signals.replaying.store(is_measured, Ordering::Release);
+    let in_flight = lane_limit(trace, options);
+    let mut engine = Engine {
+        trace,
+        outcomes,
+        scheduler,
+        options,
+        clients: &known,
+        segments: Segments::new(),
+        lanes: streams.iter().map(|_| Lane::new(wire, in_flight)).collect(),
+        next_lane: 0,
+        parts: Parts::default(),
+        settled: Settled::default(),
+        signals: &signals,
+        origin,
+        report: EngineReport::default(),
+        finished: 0,
+        progress,
+        reply_ns: 0,
+        last_read: None,
+        saturation: None,
+    };
+    let ended = engine.replay(&streams, barrier, cancel);
+    signals.replaying.store(false, Ordering::Release);
+    let Engine { outcomes, segments, mut report, .. } = engine;
+    report.cpu_ns = process_cpu_ns().saturating_sub(cpu_before);
+    if let Some(present) = cast.present.last_mut() {
+        present.mounted.extend(segments.into_values());
+    }
+    ended.map(|()| Ran { outcomes, origin, origin_monotonic_us, report })
+}
+
+impl Present {
+    /// Unmounts what is still mounted; says how many segments that failed for.
+    fn leave(&self, site: &Site<'_>) -> u64 {
+        clients::unmount_all(self.mounted.iter(), &self.clients, site.address, site.wire, site.options)
+    }
+}
+
+impl Engine<'_, '_> {
     fn now_us(&self) -> u64 {
         u64::try_from(self.origin.elapsed().as_micros()).unwrap_or(u64::MAX)
     }
@@ -140,7 +224,7 @@ impl<'r, 't> Engine<'r, 't> {
                     self.dispatch(event, now_us, streams);
                     continue;
                 }
-                Step::Done => break,
+                Step::Done => return Ok(barrier.end(self.now_us())?),
                 Step::PhaseEnded(_) => {
                     self.flush(streams, 0);
                     let origin_us = barrier.next_phase(self.now_us())?;
@@ -160,7 +244,6 @@ impl<'r, 't> Engine<'r, 't> {
                 self.look(cancel, now)?;
             }
         }
-        Ok(())
     }
 
     /// Cancellation, calls that have had their time, progress.
@@ -180,14 +263,15 @@ impl<'r, 't> Engine<'r, 't> {
     }
 
     fn note_saturation(&mut self, now_us: u64, waits: bool) {
-        let saturated = waits && self.scheduler.is_saturated(now_us);
-        match (self.saturated_since, saturated) {
-            (None, true) => self.saturated_since = Some(now_us),
-            (Some(since), false) => {
-                self.report.saturated_us += now_us.saturating_sub(since);
-                self.saturated_since = None;
+        let lag_us = if waits { self.scheduler.saturated_lag_us(now_us) } else { None };
+        match (&mut self.saturation, lag_us) {
+            (None, Some(lag_us)) => self.saturation = Some(Saturated::new(now_us, lag_us)),
+            (Some(saturated), Some(lag_us)) => saturated.look(now_us, lag_us),
+            (Some(saturated), None) => {
+                self.report.saturated_us += now_us.saturating_sub(saturated.since_us);
+                self.saturation = None;
             }
-            _ => {}
+            (None, None) => {}
         }
     }
 
@@ -195,8 +279,8 @@ impl<'r, 't> Engine<'r, 't> {
         let found = self.trace.event(event);
         self.outcomes.start(event, now_us);
         let sticky = self.trace.dialect() != Dialect::Unversioned;
-        if sticky && self.heartbeats.signals.failed.load(Ordering::Acquire) {
-            let error = self.heartbeats.signals.first_error().unwrap_or_default();
+        if sticky && self.signals.failed.load(Ordering::Acquire) {
+            let error = self.signals.first_error().unwrap_or_default();
             return self.fail(event, &format!("a heartbeat failed: {error}"), false);
         }
         let Some(lane) = self.pick_lane(found.op(), found.client()) else {
@@ -253,8 +337,7 @@ impl<'r, 't> Engine<'r, 't> {
         streams: &[TcpStream],
         wake_us: Option<u64>,
     ) -> Result<(), ReplayError> {
-        let now_us = self.now_us();
-        if self.saturated_since.is_some_and(|since| now_us.saturating_sub(since) >= SATURATED_US) {
+        if self.saturation.as_ref().is_some_and(|saturated| saturated.falls_behind) {
             self.delay_reading();
         }
         for (index, lane) in self.lanes.iter().enumerate() {

@@ -79,11 +79,12 @@ impl Signals {
     }
 }
 
-/// The running heartbeats.
-#[derive(Debug)]
+/// The running heartbeats, a thread for the clients of each trace.
+#[derive(Debug, Default)]
 pub(super) struct Heartbeats {
     pub(super) signals: Arc<Signals>,
-    thread: Option<JoinHandle<Found>>,
+    clients: u64,
+    threads: Vec<JoinHandle<Found>>,
 }
 
 #[derive(Debug, Default)]
@@ -96,21 +97,22 @@ struct Found {
 }
 
 impl Heartbeats {
-    /// Starts them; clients that are not registered yet are pinged from the sweep after their registration.
+    /// Starts those of these clients; one that is not registered yet is pinged from the sweep after its registration.
     pub(super) fn start(
+        &mut self,
         clients: Arc<Clients>,
         address: SocketAddr,
         dialect: Dialect,
         options: &ReplayOptions,
         keep_pings: bool,
-    ) -> std::io::Result<Self> {
+    ) -> std::io::Result<()> {
+        self.clients += clients.len() as u64;
         let count = u32::try_from(clients.len()).unwrap_or(u32::MAX).max(1);
         let workers = if options.registers() { options.heartbeat_workers.get().min(count) } else { 0 };
         let streams = (0..workers).map(|_| lane::open(address, options.call_timeout));
         let streams = streams.collect::<std::io::Result<Vec<TcpStream>>>()?;
-        let signals = Arc::new(Signals::default());
         let (seen, interval, timeout) =
-            (Arc::clone(&signals), options.heartbeat_interval, options.call_timeout);
+            (Arc::clone(&self.signals), options.heartbeat_interval, options.call_timeout);
         let thread = thread::Builder::new().name("heartbeats".to_owned()).spawn(move || {
             let mut sweeps = Sweeps {
                 clients: &clients,
@@ -123,18 +125,17 @@ impl Heartbeats {
             sweeps.run(&streams, dialect);
             sweeps.found
         })?;
-        Ok(Heartbeats { signals, thread: Some(thread) })
+        self.threads.push(thread);
+        Ok(())
     }
 
     /// Stops them; a ping in flight is waited for.
     pub(super) fn stop(
         mut self,
         options: &ReplayOptions,
-        clients: usize,
         origin: Instant,
     ) -> (HeartbeatSummary, Vec<Pinged>) {
-        self.signals.stop.store(true, Ordering::Release);
-        let found = self.thread.take().and_then(|thread| thread.join().ok()).unwrap_or_default();
+        let found = self.join();
         let after = |instant: Instant| match instant.checked_duration_since(origin) {
             Some(after) => i64::try_from(after.as_micros()).unwrap_or(i64::MAX),
             None => -i64::try_from(origin.duration_since(instant).as_micros()).unwrap_or(i64::MAX),
@@ -150,7 +151,7 @@ impl Heartbeats {
             })
             .collect();
         pings.sort_by_key(|ping| (ping.client, ping.start_us));
-        let count = clients as u64;
+        let count = self.clients;
         let summary = HeartbeatSummary {
             clients: count,
             interval_ms: u64::try_from(options.heartbeat_interval.as_millis()).unwrap_or(u64::MAX),
@@ -163,15 +164,34 @@ impl Heartbeats {
         };
         (summary, pings)
     }
+
+    /// Tells them to stop, and waits until they have.
+    fn join(&mut self) -> Found {
+        self.signals.stop.store(true, Ordering::Release);
+        let mut found = Found::default();
+        // A panic there was printed; there is nothing to add to it.
+        self.threads.drain(..).filter_map(|thread| thread.join().ok()).for_each(|other| found.add(other));
+        found
+    }
 }
 
 impl Drop for Heartbeats {
     fn drop(&mut self) {
-        self.signals.stop.store(true, Ordering::Release);
-        if let Some(thread) = self.thread.take() {
-            // A panic there was printed; there is nothing to add to it.
-            let _ = thread.join();
-        }
+        self.join();
+    }
+}
+
+impl Found {
+    fn add(&mut self, other: Found) {
+        self.rpc_calls += other.rpc_calls;
+        self.calls_during_replay += other.calls_during_replay;
+        self.failed_calls += other.failed_calls;
+        self.pings.extend(other.pings);
+        self.latencies = match (self.latencies.take(), other.latencies) {
+            // Both have three digits and grow: neither can be too small for the other.
+            (Some(latencies), Some(others)) => Some(latencies + &others),
+            (one, another) => one.or(another),
+        };
     }
 }
 

@@ -23,8 +23,8 @@ use master_wire::{CallError, ConnectError, ConnectOptions, Connection};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::contract::Trace;
-use crate::outcome::Outcomes;
+use crate::contract::{Dialect, Trace};
+use crate::outcome::{KeyStatus, Outcomes};
 use crate::schedule::{ScheduleError, Scheduler, Shares, Speed};
 
 pub use heartbeat::{HeartbeatSummary, Pinged};
@@ -58,6 +58,9 @@ pub struct ReplayOptions {
     pub id_seed: Option<u64>,
     /// Which replayer of several this is.
     pub shares: Option<(Arc<Shares>, u32)>,
+    /// A version 1 trace that is replayed before a version 1 trace, to fill the master. Its clients are its own, and stay
+    /// until the end; every key of it must succeed.
+    pub prefill: Option<Arc<Trace>>,
 }
 
 impl ReplayOptions {
@@ -82,6 +85,7 @@ impl Default for ReplayOptions {
             call_timeout: Duration::from_secs(30),
             id_seed: None,
             shares: None,
+            prefill: None,
         }
     }
 }
@@ -116,6 +120,20 @@ pub enum ReplayError {
         client: String,
         /// What the master said.
         code: String,
+    },
+    /// Only version 1 traces can be filled for and with.
+    #[error("prefill the master: both traces must be of version 1, not {dialect}")]
+    PrefillDialect {
+        /// What one of them is.
+        dialect: Dialect,
+    },
+    /// A key of the trace that fills the master did not succeed.
+    #[error("prefill the master: the event {event} ended with {status:?}")]
+    Prefill {
+        /// The first such event.
+        event: String,
+        /// What became of its first such key.
+        status: KeyStatus,
     },
     /// The system refused a thread or a wait.
     #[error("wait for the master's replies")]
@@ -197,6 +215,15 @@ pub trait Barrier {
     ///
     /// The others are gone.
     fn next_phase(&mut self, now_us: u64) -> io::Result<u64>;
+
+    /// The replayer has finished its last phase: waits until all have, since the clients of all leave with one of them.
+    ///
+    /// # Errors
+    ///
+    /// The others are gone.
+    fn end(&mut self, now_us: u64) -> io::Result<()> {
+        self.next_phase(now_us).map(drop)
+    }
 }
 
 /// One replayer alone.
@@ -242,12 +269,23 @@ pub fn replay(
     progress: &Progress,
     cancel: &CancelToken,
 ) -> Result<Replayed, ReplayError> {
+    check_prefill(trace, options.prefill.as_deref())?;
     let mut scheduler = Scheduler::new(trace, options.speed, options.in_flight)?;
     if let Some((shares, shard)) = &options.shares {
         scheduler = scheduler.of_shard(shares, *shard);
     }
-    let dialect = connect(address, options, None)?.dialect();
-    engine::Engine::run(trace, scheduler, address, dialect, options, barrier, progress, cancel)
+    let wire = connect(address, options, None)?.dialect();
+    let site = engine::Site { address, wire, options, cancel };
+    engine::run(trace, scheduler, &site, barrier, progress)
+}
+
+/// Checks that this trace can be replayed after that one.
+pub(crate) fn check_prefill(trace: &Trace, prefill: Option<&Trace>) -> Result<(), ReplayError> {
+    let Some(prefill) = prefill else { return Ok(()) };
+    match [trace, prefill].iter().map(|trace| trace.dialect()).find(|dialect| *dialect != Dialect::V1) {
+        None => Ok(()),
+        Some(dialect) => Err(ReplayError::PrefillDialect { dialect }),
+    }
 }
 
 fn connect(

@@ -137,7 +137,7 @@ impl Meeting {
             for (reader, _) in &mut peers {
                 match read_line(reader, &stop) {
                     Ok(line) => latest_us = latest_us.max(number_after(&line, "ended")?),
-                    // The last phase has ended, or one of them failed: either way its report says so.
+                    // All have heard that all have ended, or one of them failed: either way its report says so.
                     Err(_) => return Ok(()),
                 }
             }

@@ -23,6 +23,7 @@ use crate::outcome::{
 };
 use crate::schedule::{Shares, Speed, SpeedError};
 
+use super::base_name;
 use super::control::Remote;
 
 /// The options of a replay as plain values, for files and for another process.
@@ -89,6 +90,7 @@ impl DriveOptions {
             call_timeout: Duration::from_millis(self.call_timeout_ms.get()),
             id_seed: None,
             shares: None,
+            prefill: None,
         })
     }
 }
@@ -100,6 +102,8 @@ impl DriveOptions {
 pub struct Drive {
     /// The trace.
     pub trace: PathBuf,
+    /// A trace that is replayed before, to fill the master.
+    pub prefill: Option<PathBuf>,
     /// The master.
     pub address: SocketAddr,
     /// The folder of the outputs, which is there.
@@ -187,7 +191,7 @@ pub struct ReplayReport {
     pub segment_size_bytes: Option<u64>,
     /// How much faster than recorded.
     pub speed: f64,
-    /// Always empty: a trace is replayed against a fresh master.
+    /// The name of the trace that was replayed before, to fill the master; empty if none was.
     pub prefill_trace: String,
     /// How a client's events are ordered; unversioned traces only.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -229,7 +233,8 @@ impl Drive {
     /// A replay with the default options.
     #[must_use]
     pub fn new(trace: impl Into<PathBuf>, address: SocketAddr, out: impl Into<PathBuf>) -> Self {
-        Drive { trace: trace.into(), address, out: out.into(), options: DriveOptions::default(), part: None }
+        let options = DriveOptions::default();
+        Drive { trace: trace.into(), prefill: None, address, out: out.into(), options, part: None }
     }
 
     /// Replays and writes `samples.jsonl`, `histograms.hlog` and at last `replay.json`; one replayer of several writes
@@ -246,6 +251,9 @@ impl Drive {
     ) -> Result<Option<ReplayReport>, DriveError> {
         let mut options = self.options.replay_options()?;
         let trace = open_trace(&self.trace, cancel)?;
+        if let Some(prefill) = &self.prefill {
+            options.prefill = Some(Arc::new(open_trace(prefill, cancel)?));
+        }
         let mut barrier: Box<dyn Barrier> = Box::new(Alone);
         if let Some(part) = &self.part {
             options.id_seed = Some(part.id_seed);
@@ -363,7 +371,7 @@ impl Drive {
             logical_clients: clients,
             segment_size_bytes: (trace.dialect() == Dialect::V1).then(|| options.segment_size_bytes.get()),
             speed: options.speed,
-            prefill_trace: String::new(),
+            prefill_trace: self.prefill.as_deref().map(base_name).unwrap_or_default(),
             replay_policy: unversioned.then(|| "one_worker_per_client".to_owned()),
             heartbeat_calls_during_replay: replayed.heartbeats.calls_during_replay,
             healthy_heartbeats: replayed.heartbeats.failed_calls == 0,

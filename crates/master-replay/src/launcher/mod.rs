@@ -25,6 +25,7 @@ use serde_json::{Value, json};
 use thiserror::Error;
 
 use crate::contract::{Phase, TraceError};
+use crate::driver::check_prefill;
 use crate::outcome::OutputError;
 use crate::schedule::{ScheduleError, Speed, SpeedError};
 
@@ -116,6 +117,8 @@ impl MasterSettings {
 pub struct Launch {
     /// The trace.
     pub trace: PathBuf,
+    /// A trace that is replayed before, to fill the master; both must be of version 1.
+    pub prefill: Option<PathBuf>,
     /// The master.
     pub master: MasterSource,
     /// The folder of the outputs; it must not exist.
@@ -175,6 +178,7 @@ impl Launch {
     ) -> Self {
         Launch {
             trace: trace.into(),
+            prefill: None,
             master,
             out: out.into(),
             replayer: replayer.into(),
@@ -314,6 +318,12 @@ pub enum LaunchError {
         /// The last line it wrote.
         last: String,
     },
+    /// The master could not be filled.
+    #[error("fill the master before the replay: {last}")]
+    Prefill {
+        /// The last line the replayer wrote.
+        last: String,
+    },
     /// Somebody asked to stop.
     #[error("finish the run: it was asked to stop")]
     Cancelled,
@@ -398,11 +408,18 @@ impl Launch {
 
     fn check_trace(&self, cancel: &CancelToken) -> Result<(), LaunchError> {
         let speed = Speed::new(self.options.speed)?;
-        let trace = match drive::open_trace(&self.trace, cancel) {
-            Err(TraceError::Read(_)) if cancel.is_cancelled() => return Err(LaunchError::Cancelled),
-            trace => trace?,
+        let open = |path: &Path| match drive::open_trace(path, cancel) {
+            Err(TraceError::Read(_)) if cancel.is_cancelled() => Err(LaunchError::Cancelled),
+            trace => Ok(trace?),
         };
+        let trace = open(&self.trace)?;
         trace.check_schedulable(speed)?;
+        if let Some(path) = &self.prefill {
+            let prefill = open(path)?;
+            prefill.check_schedulable(speed)?;
+            check_prefill(&trace, Some(&prefill))
+                .map_err(|error| LaunchError::Option { name: "prefill", why: error.to_string() })?;
+        }
         if trace.phase_range(Phase::Workload).is_empty() { Err(LaunchError::NoWorkload) } else { Ok(()) }
     }
 
@@ -670,6 +687,13 @@ impl Session<'_> {
     fn drive(&self, ready: &Ready, part: Option<DrivePart>) -> Result<Drive, LaunchError> {
         Ok(Drive {
             trace: fs::canonicalize(&self.launch.trace).map_err(system("find the trace"))?,
+            prefill: self
+                .launch
+                .prefill
+                .as_ref()
+                .map(fs::canonicalize)
+                .transpose()
+                .map_err(system("find the trace"))?,
             address: ready.rpc,
             out: self.out.to_owned(),
             options: self.launch.options.clone(),
@@ -811,9 +835,14 @@ impl Session<'_> {
     fn read_report(&self, finished: &[Finished]) -> Result<ReplayReport, LaunchError> {
         let text = fs::read(self.out.join("replay.json"));
         let report = text.ok().and_then(|text| serde_json::from_slice(&text).ok());
-        report.ok_or_else(|| LaunchError::NoReport {
-            outcome: format!("{:?}", finished.iter().map(|finished| finished.outcome).collect::<Vec<_>>()),
-            last: last_line(&self.out.join("replayer.log")),
+        report.ok_or_else(|| {
+            let last = last_line(&self.out.join("replayer.log"));
+            let outcomes: Vec<Outcome> = finished.iter().map(|finished| finished.outcome).collect();
+            // It ends like that with a report, unless it never came to what is reported on.
+            match outcomes.contains(&Outcome::Exited(1)) && self.launch.prefill.is_some() {
+                true => LaunchError::Prefill { last },
+                false => LaunchError::NoReport { outcome: format!("{outcomes:?}"), last },
+            }
         })
     }
 
@@ -871,6 +900,8 @@ impl Session<'_> {
             "schema": "kvrp.master-replay-manifest.v1",
             "trace": base_name(&launch.trace),
             "trace_sha256": sha256(&launch.trace)?,
+            "prefill_trace": launch.prefill.as_deref().map(base_name),
+            "prefill_trace_sha256": launch.prefill.as_deref().map(sha256).transpose()?,
             "replay_command": [base_name(&launch.replayer), "drive"],
             "platform": format!("{}-{}", std::env::consts::OS, std::env::consts::ARCH),
             "cpu_count": std::thread::available_parallelism().map_or(1, usize::from),

@@ -223,11 +223,13 @@ impl<'t> Scheduler<'t> {
         self.running
     }
 
-    /// Whether as many events are in flight as may be, and another one is overdue at this time.
+    /// How overdue the next event is at this time, if as many are in flight as may be.
     #[must_use]
-    pub fn is_saturated(&mut self, now_us: u64) -> bool {
-        let full = self.left > 0 && self.running >= self.in_flight.get();
-        full && self.lowest_ready().is_some_and(|index| self.scheduled_us(index) <= now_us)
+    pub fn saturated_lag_us(&mut self, now_us: u64) -> Option<u64> {
+        if self.left == 0 || self.running < self.in_flight.get() {
+            return None;
+        }
+        self.lowest_ready().and_then(|index| now_us.checked_sub(self.scheduled_us(index)))
     }
 
     /// When an event is due; it must be of a phase that has begun.
