@@ -4,7 +4,7 @@ use clap::{Args, Parser, Subcommand};
 use command_line::{Exit, MessageFormat};
 use parity_campaign::demo::Fault;
 
-use crate::{demo, exceptions, qualify, run, verify};
+use crate::{demo, exceptions, jobs, qualify, run, verify};
 
 /// Compare two revisions of a KV-cache replay harness: behaviour first, then speed.
 #[derive(Debug, Parser)]
@@ -23,6 +23,12 @@ enum Command {
     Run(RunArgs),
     /// Go on with a campaign that was interrupted or killed: no sample is lost and none is taken twice
     Resume(ResumeArgs),
+    /// Say where a campaign is
+    Status(StatusArgs),
+    /// End the Slurm jobs of a campaign; what they left is kept
+    Cancel(CancelArgs),
+    /// Work off one row inside its Slurm job; `parity run --executor slurm` submits such jobs
+    Row(RowArgs),
     /// Search the capacity of one row on the baseline, freeze it, and hold it against the candidate
     Qualify(QualifyArgs),
     /// Try the whole protocol on a small harness that comes with this command
@@ -45,8 +51,54 @@ pub(crate) struct RunArgs {
     /// Where the evidence goes; must not exist
     #[arg(long, value_name = "DIR")]
     pub(crate) out: PathBuf,
+    /// What works the rows off: this process one by one, or one exclusive Slurm job each (docs/SLURM.md)
+    #[arg(long, value_enum, default_value_t, value_name = "EXECUTOR")]
+    pub(crate) executor: ExecutorArg,
     #[command(flatten)]
     pub(crate) place: PlaceArgs,
+}
+
+/// What works the rows off.
+#[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
+pub(crate) enum ExecutorArg {
+    /// This process
+    #[default]
+    Local,
+    /// Jobs of Slurm
+    Slurm,
+}
+
+/// Look at a campaign.
+#[derive(Debug, Args)]
+pub(crate) struct StatusArgs {
+    /// The evidence so far
+    #[arg(value_name = "DIR")]
+    pub(crate) dir: PathBuf,
+    /// Look again and again, until the campaign ends, and print what changed
+    #[arg(long)]
+    pub(crate) watch: bool,
+    /// Time between two looks
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) every_s: u64,
+}
+
+/// End the jobs of a campaign.
+#[derive(Debug, Args)]
+pub(crate) struct CancelArgs {
+    /// The evidence so far
+    #[arg(value_name = "DIR")]
+    pub(crate) dir: PathBuf,
+}
+
+/// Work off one row.
+#[derive(Debug, Args)]
+pub(crate) struct RowArgs {
+    /// The folder that the campaign shares with its jobs
+    #[arg(value_name = "JOBS")]
+    pub(crate) jobs: PathBuf,
+    /// The row
+    #[arg(value_name = "ROW")]
+    pub(crate) row: String,
 }
 
 /// Where a campaign reads and works.
@@ -184,6 +236,9 @@ pub(crate) fn run() -> Exit {
     let result = match &cli.command {
         Command::Run(args) => run::run(args, cli.message_format),
         Command::Resume(args) => run::resume(args, cli.message_format),
+        Command::Status(args) => jobs::look(args, cli.message_format),
+        Command::Cancel(args) => jobs::cancel(args),
+        Command::Row(args) => jobs::row(args, cli.message_format),
         Command::Qualify(args) => qualify::run(args, cli.message_format),
         Command::Demo(args) => demo::run(args, cli.message_format),
         Command::Init(args) => run::init(args),

@@ -4,6 +4,7 @@ mod cli;
 mod console;
 mod demo;
 mod exceptions;
+mod jobs;
 mod qualify;
 mod run;
 mod verify;

@@ -2,14 +2,21 @@ use std::path::Path;
 
 use command_line::{Exit, Interrupt, MessageFormat, describe_error};
 use cpu_placement::CancelToken;
-use parity_campaign::{CampaignError, CampaignFile, Cause, Options, Report, resume_campaign, run_campaign};
+use parity_campaign::{
+    CampaignError, CampaignFile, Cause, Executor, Options, Report, resume_campaign, run_campaign,
+};
 
-use crate::cli::{InitArgs, PlaceArgs, ResumeArgs, RunArgs};
+use crate::cli::{ExecutorArg, InitArgs, PlaceArgs, ResumeArgs, RunArgs};
 use crate::console::{Console, Failure, exit_of};
 
 pub(crate) fn run(args: &RunArgs, format: MessageFormat) -> Result<Exit, Failure> {
     let file = read_campaign(&args.campaign)?;
-    let report = campaign(&file, &options(&args.out, &args.place), format)?;
+    let mut options = options(&args.out, &args.place);
+    options.executor = match args.executor {
+        ExecutorArg::Local => Executor::Local,
+        ExecutorArg::Slurm => Executor::Slurm,
+    };
+    let report = campaign(&file, &options, format)?;
     Ok(exit_of(&report))
 }
 

@@ -9,10 +9,11 @@ use crate::context::{Context, Options, Progress, Purpose, STARTED, Started};
 use crate::definition::{AUTHORITATIVE_METRIC, CampaignFile, Definition, Engine, Row, Topology};
 use crate::error::{At, CampaignError, Cause, with_causes};
 use crate::exception::Exception;
+use crate::executor::{Executor, slurm};
 use crate::lifecycle::LifecycleRecord;
 use crate::record::{
     Both, BuildRecord, ExceptionReport, Measurable, MeasureRecord, PerformanceVerdict, PinRecord,
-    PlaceRecord, RowOutcome, RowRecord,
+    PlaceRecord, RowNode, RowOutcome, RowRecord,
 };
 use crate::report::{REPORT_SCHEMA, Report, markdown, performance_verdict, semantic_verdict, stale_reviews};
 use crate::scratch::remove_leftover_scratch;
@@ -149,19 +150,26 @@ fn pipeline(context: &mut Context<'_>) -> Result<Report, CampaignError> {
     let built = context.timed(Stage::Build, |context| build::build(context, &pinned))?;
     let sliced = context.timed(Stage::Slice, |context| slice::slice(context, pinned.baseline()))?;
     let placed = context.timed(Stage::Place, |context| place::place(context))?;
-    let rows = judge_rows(context, &built, &sliced, &placed)?;
+    let rows = match context.executor {
+        Executor::Local => judge_rows(context, &built, &sliced, &placed)?,
+        Executor::Slurm => rows_elsewhere(context, &built, &sliced)?,
+    };
     let lifecycles = context.timed(Stage::Lifecycle, |context| {
         lifecycle::force_all(context, &built.harness, &sliced, &placed.correctness)
     })?;
     let stop = rows.metric_missing.as_deref();
     let exceptions = exception_reports(&context.exceptions, &rows.records, &rows.proofs);
     context.record(Stage::Classify, "records/exceptions.json", &exceptions)?;
-    let measurements = measure_rows(context, &rows.records, &built, &sliced, &placed, stop)?;
+    let measurements = match rows.measured {
+        Some(measured) => measured,
+        None => measure_rows(context, &rows.records, &built, &sliced, &placed, stop)?,
+    };
     let parts = Parts {
         pin: pinned.record,
         build: built.record,
         slice: sliced.manifest,
         place: placed.record,
+        nodes: rows.nodes,
         rows: rows.records,
         lifecycles,
         exceptions,
@@ -179,6 +187,7 @@ fn begin(context: &mut Context<'_>, purpose: Purpose) -> Result<(), CampaignErro
         campaign_sha256: context.file.sha256,
         preflight: context.definition().preflight,
         purpose,
+        executor: context.executor,
         written_by: written_by(),
     };
     context.append(Stage::Pin, kind, &payload)
@@ -244,7 +253,7 @@ pub(crate) fn exception_reports(
     exceptions.iter().map(report).collect()
 }
 
-fn written_by() -> String {
+pub(crate) fn written_by() -> String {
     concat!("parity-campaign ", env!("CARGO_PKG_VERSION")).to_owned()
 }
 
@@ -256,6 +265,32 @@ struct JudgedRows {
     records: Vec<RowRecord>,
     metric_missing: Option<String>,
     proofs: Proofs,
+    /// Where each row was worked off and how its measurement ended, if that was elsewhere.
+    nodes: Vec<RowNode>,
+    measured: Option<Vec<MeasureRecord>>,
+}
+
+/// Rows in jobs of their own, correctness and measurement together.
+fn rows_elsewhere(
+    context: &mut Context<'_>,
+    built: &Built,
+    sliced: &Sliced,
+) -> Result<JudgedRows, CampaignError> {
+    let mut proofs = classify::proofs(context)?;
+    let merged = slurm::rows(context, built, sliced, &mut proofs)?;
+    let metric_missing = merged.iter().find_map(|row| row.metric_missing.clone());
+    if let (Some(stop), true) = (&metric_missing, merged.iter().any(|row| row.measurement.is_measured())) {
+        let message = format!("{stop}, but another row was measured");
+        return Err(CampaignError::new(Stage::Measure, Cause::StopForReview, message));
+    }
+    let mut judged =
+        JudgedRows { records: Vec::new(), metric_missing, proofs, nodes: Vec::new(), measured: None };
+    for row in merged {
+        judged.records.push(row.row);
+        judged.nodes.push(RowNode { node: None, ..row.node });
+        judged.measured.get_or_insert_default().push(row.measurement);
+    }
+    Ok(judged)
 }
 
 fn judge_rows(
@@ -265,7 +300,8 @@ fn judge_rows(
     placed: &place::Placed,
 ) -> Result<JudgedRows, CampaignError> {
     let proofs = classify::proofs(context)?;
-    let mut judged = JudgedRows { records: Vec::new(), metric_missing: None, proofs };
+    let mut judged =
+        JudgedRows { records: Vec::new(), metric_missing: None, proofs, nodes: Vec::new(), measured: None };
     let earlier = context.earlier.as_ref();
     let repetitions = earlier.map_or(Ok(Vec::new()), |earlier| earlier.payloads(run::REPETITION_KIND))?;
     for row in &context.definition().rows {
@@ -327,7 +363,7 @@ fn measure_rows(
     };
     let mut records = Vec::with_capacity(rows.len());
     for (row, decision) in definition.rows.iter().zip(decisions) {
-        let path = format!("records/measure-{}.json", row.name);
+        let path = measure::record_path(row);
         if let Some(record) = context.recorded(Stage::Gate, &path)? {
             records.push(record);
             continue;
@@ -349,6 +385,7 @@ struct Parts {
     build: BuildRecord,
     slice: mooncake_trace::SliceManifest,
     place: PlaceRecord,
+    nodes: Vec<RowNode>,
     rows: Vec<RowRecord>,
     lifecycles: Vec<LifecycleRecord>,
     exceptions: Vec<ExceptionReport>,
@@ -400,6 +437,7 @@ fn assemble(context: &Context<'_>, parts: Parts, sessions: u64) -> Report {
         build: parts.build,
         slice: parts.slice,
         place: parts.place,
+        nodes: parts.nodes,
         rows: parts.rows,
         lifecycles: parts.lifecycles,
         exceptions: parts.exceptions,

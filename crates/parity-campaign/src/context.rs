@@ -13,6 +13,8 @@ use serde::de::DeserializeOwned;
 use crate::definition::{CampaignFile, Definition};
 use crate::error::{At, CampaignError, Cause};
 use crate::exception::Exception;
+use crate::executor::Executor;
+use crate::executor::order::JOBS;
 use crate::scratch::{ScratchClaim, remove_leftovers};
 use crate::stage::Stage;
 
@@ -32,6 +34,8 @@ pub struct Options {
     pub node_lock: PathBuf,
     /// Folder of an earlier build whose compiled registry packages may be taken over.
     pub seed: Option<PathBuf>,
+    /// What works the rows off. A campaign that is resumed goes on with the one it began with.
+    pub executor: Executor,
     /// Keep the scratch folder when the campaign ends, for an investigation.
     pub keep_work: bool,
 }
@@ -47,6 +51,7 @@ impl Options {
             staging: std::env::temp_dir(),
             node_lock: NodeLock::default_directory(),
             seed: None,
+            executor: Executor::Local,
             keep_work: false,
         }
     }
@@ -70,6 +75,9 @@ pub(crate) struct Started {
     pub(crate) campaign_sha256: Sha256,
     pub(crate) preflight: bool,
     pub(crate) purpose: Purpose,
+    /// What works the rows off.
+    #[serde(default)]
+    pub(crate) executor: Executor,
     pub(crate) written_by: String,
 }
 
@@ -114,6 +122,11 @@ pub(crate) struct Context<'a> {
     pub(crate) exceptions: Vec<Exception>,
     /// What an earlier process recorded of this campaign, when it goes on where that one stopped.
     pub(crate) earlier: Option<Earlier>,
+    pub(crate) executor: Executor,
+    /// Whether jobs work with the scratch folder, so that it must outlive this process.
+    pub(crate) jobs_outstanding: bool,
+    /// Whether regression tests are left to whoever has the checkouts.
+    pub(crate) tests_elsewhere: bool,
     _claim: Option<ScratchClaim>,
 }
 
@@ -131,6 +144,11 @@ pub(crate) struct Earlier {
 }
 
 impl Earlier {
+    /// Records of other attempts at the same work.
+    pub(crate) fn of(journal: Vec<Record>) -> Self {
+        Earlier { journal }
+    }
+
     /// The payloads of one kind, in order.
     pub(crate) fn payloads<T: DeserializeOwned>(&self, kind: &str) -> Result<Vec<T>, CampaignError> {
         let records = self.journal.iter().filter(|record| record.kind == kind);
@@ -154,7 +172,10 @@ impl<'a> Context<'a> {
         let journal = read_journal(&options.out).at(Stage::Pin, Cause::BadInput)?.records;
         let work = fs::canonicalize(&options.out).at(Stage::Pin, Cause::HostUnfit)?.join(SCRATCH);
         remove_leftovers(&options.staging, Some(&work)).at(Stage::Pin, Cause::HostUnfit)?;
-        let context = Self::over(bundle, file, options, cancel, progress, Some(Earlier { journal }))?;
+        let earlier = Earlier { journal };
+        let executor = executor_of(&earlier)?.unwrap_or(options.executor);
+        let mut context = Self::over(bundle, file, options, executor, cancel, progress, Some(earlier))?;
+        context.jobs_outstanding = context.work.join(JOBS).exists();
         context.refuse_another_campaign()?;
         context.remove_all_but_artifacts().at(Stage::Pin, Cause::HostUnfit)?;
         Ok(context)
@@ -180,10 +201,10 @@ impl<'a> Context<'a> {
         Err(CampaignError::new(Stage::Pin, Cause::BadInput, message))
     }
 
-    fn remove_all_but_artifacts(&self) -> std::io::Result<()> {
+    pub(crate) fn remove_all_but_artifacts(&self) -> std::io::Result<()> {
         for entry in fs::read_dir(&self.work)? {
             let entry = entry?;
-            if entry.file_name() == ARTIFACTS {
+            if entry.file_name() == ARTIFACTS || entry.file_name() == JOBS {
                 continue;
             }
             if entry.file_type()?.is_dir() {
@@ -224,20 +245,23 @@ impl<'a> Context<'a> {
         progress: &'a mut dyn Progress,
     ) -> Result<Self, CampaignError> {
         let bundle = Bundle::create(&options.out).at(Stage::Pin, Cause::BadInput)?;
-        Self::over(bundle, file, options, cancel, progress, None)
+        Self::over(bundle, file, options, options.executor, cancel, progress, None)
     }
 
     fn over(
         bundle: Bundle,
         file: &'a CampaignFile,
         options: &'a Options,
+        executor: Executor,
         cancel: &'a CancelToken,
         progress: &'a mut dyn Progress,
         earlier: Option<Earlier>,
     ) -> Result<Self, CampaignError> {
         let work = fs::canonicalize(&options.out).at(Stage::Pin, Cause::HostUnfit)?.join(SCRATCH);
         fs::create_dir_all(&work).at(Stage::Pin, Cause::HostUnfit)?;
-        let claim = if options.keep_work { None } else { Some(claim(options, &work)?) };
+        // What jobs work with must not be taken for the scratch of a process that was killed.
+        let unclaimed = options.keep_work || executor == Executor::Slurm;
+        let claim = if unclaimed { None } else { Some(claim(options, &work)?) };
         Ok(Context {
             file,
             options,
@@ -248,7 +272,39 @@ impl<'a> Context<'a> {
             work,
             exceptions: Vec::new(),
             earlier,
+            executor,
+            jobs_outstanding: false,
+            tests_elsewhere: false,
             _claim: claim,
+        })
+    }
+
+    /// One row in a process of its own: `work` is on the node's own storage, and checkouts are elsewhere.
+    pub(crate) fn of_row(
+        file: &'a CampaignFile,
+        options: &'a Options,
+        bundle: Bundle,
+        work: &Path,
+        cancel: &'a CancelToken,
+        progress: &'a mut dyn Progress,
+        seen: Earlier,
+    ) -> Result<Self, CampaignError> {
+        let work = fs::canonicalize(work).at(Stage::Run, Cause::HostUnfit)?;
+        let claim = claim(options, &work)?;
+        Ok(Context {
+            file,
+            options,
+            bundle,
+            cancel,
+            progress,
+            times: Vec::new(),
+            work,
+            exceptions: Vec::new(),
+            earlier: Some(seen),
+            executor: Executor::Local,
+            jobs_outstanding: false,
+            tests_elsewhere: true,
+            _claim: Some(claim),
         })
     }
 
@@ -340,6 +396,12 @@ impl<'a> Context<'a> {
             }
         }
     }
+}
+
+/// What worked the rows off when the campaign began.
+fn executor_of(earlier: &Earlier) -> Result<Option<Executor>, CampaignError> {
+    let started: Vec<Started> = earlier.payloads(STARTED)?;
+    Ok(started.first().map(|started| started.executor))
 }
 
 /// Whole milliseconds since `start`.

@@ -9,6 +9,8 @@ use paired_run::RunDefinition;
 use paired_stats::Gate;
 use serde::{Deserialize, Serialize};
 
+use crate::executor::slurm::Slurm;
+
 mod check;
 mod error;
 mod lifecycle;
@@ -74,6 +76,9 @@ pub struct Definition {
     pub placement: Placement,
     /// How time is measured and judged.
     pub measure: Measure,
+    /// How rows are submitted to Slurm, for `--executor slurm`.
+    #[serde(default)]
+    pub slurm: Option<Slurm>,
     /// What the host must offer before anything starts.
     #[serde(default)]
     pub host: HostNeeds,
@@ -446,11 +451,24 @@ pub struct Placement {
     pub cores_per_process: usize,
     /// Pin the measured process to this CPU list instead of the planned one.
     pub measured_cpus: Option<String>,
+    /// Whether one core is left to the kernel and everything else. A node that gives a job a single core has none to leave.
+    pub housekeeping: Housekeeping,
+}
+
+/// What becomes of the first core.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Housekeeping {
+    /// It is left to everything else.
+    #[default]
+    Kept,
+    /// Measured processes may get it.
+    Given,
 }
 
 impl Default for Placement {
     fn default() -> Self {
-        Placement { cores_per_process: 1, measured_cpus: None }
+        Placement { cores_per_process: 1, measured_cpus: None, housekeeping: Housekeeping::Kept }
     }
 }
 

@@ -27,6 +27,7 @@ pub mod demo;
 mod divergence;
 mod error;
 mod exception;
+mod executor;
 mod harness;
 mod lifecycle;
 mod recompute;
@@ -44,14 +45,18 @@ pub use definition::{CampaignFile, Definition, DefinitionError};
 pub use divergence::{Divergence, first_divergence};
 pub use error::{CampaignError, Cause};
 pub use exception::{EXCEPTION_SCHEMA, ExceptionError, ExceptionRecord, RegressionTest, draft};
+pub use executor::Executor;
+pub use executor::row::run_row;
+pub use executor::slurm::{Condition, Slurm, cancel_campaign};
+pub use executor::status::{CampaignStatus, RowStatus, status};
 pub use harness::{missing_flags, needed_flags, row_options};
 pub use lifecycle::{LifecycleEvidence, LifecycleOutcome, LifecycleRecord, LifecycleWindow};
 pub use recompute::{RecomputeError, Recomputed, read_report, recompute};
 pub use record::{
     AppliedPatch, ArtifactRecord, Both, BuildRecord, CanonicalDigest, CanonicalRecord, Classification,
     DifferenceRecord, ExceptionReport, ExceptionUse, Growth, Measurable, MeasureRecord, PerformanceVerdict,
-    PinRecord, PinnedRevision, PlaceRecord, RatioBounds, RepetitionRecord, ReportFile, RowOutcome, RowRecord,
-    SemanticVerdict, Side, TestEnd, TestRun,
+    PinRecord, PinnedRevision, PlaceRecord, RatioBounds, RepetitionRecord, ReportFile, RowNode, RowOutcome,
+    RowRecord, SemanticVerdict, Side, TestEnd, TestRun,
 };
 pub use report::{
     Conclusion, PULL_REQUEST_COMMENT_CHARS, REPORT_SCHEMA, Report, markdown, performance_verdict,

@@ -158,6 +158,22 @@ pub struct PlaceRecord {
     pub notes: Vec<String>,
 }
 
+/// `records/node-ROW.json`: where a row was worked off, when that was in a job of its own.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct RowNode {
+    /// The row.
+    pub row: String,
+    /// The scheduler's number of the job.
+    pub job_id: u64,
+    /// How often the scheduler had put the job back into its queue.
+    pub restart: u32,
+    /// The scheduler's name of the node; not in a report, which names no host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+    /// The machine and its CPUs, planned inside what the job was given.
+    pub place: PlaceRecord,
+}
+
 /// One start of the harness for a correctness repetition: a journal record of kind `repetition`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RepetitionRecord {

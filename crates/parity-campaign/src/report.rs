@@ -7,7 +7,7 @@ use crate::definition::{Review, ReviewKind};
 use crate::lifecycle::LifecycleRecord;
 use crate::record::{
     AppliedPatch, BuildRecord, ExceptionReport, Growth, MeasureRecord, PerformanceVerdict, PinRecord,
-    PlaceRecord, RowOutcome, RowRecord, SemanticVerdict,
+    PlaceRecord, RowNode, RowOutcome, RowRecord, SemanticVerdict,
 };
 
 mod markdown;
@@ -56,6 +56,9 @@ pub struct Report {
     pub slice: mooncake_trace::SliceManifest,
     /// The machine and its CPUs.
     pub place: PlaceRecord,
+    /// Where each row was worked off, when each had a job of its own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<RowNode>,
     /// Semantic outcome of each row.
     pub rows: Vec<RowRecord>,
     /// The forced lifecycles.

@@ -167,6 +167,7 @@ fn blank(rows: Vec<Row>, pairs: u32) -> Definition {
             run: RunDefinition { seed: 1, pairs, ..RunDefinition::default() },
             gate,
         },
+        slurm: None,
         host: HostNeeds::default(),
     }
 }

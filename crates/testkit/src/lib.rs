@@ -8,6 +8,7 @@
 //! * [`TempRepository`]: a git repository that is gone when it goes out of scope.
 //! * [`cargo_build`] builds a package and says where the artifact is; [`run`] runs it.
 //! * [`masters`]: real Mooncake masters of four versions; [`master`]: a stand-in for one, for what those cannot be made to do.
+//! * [`slurm`]: a real Slurm cluster on this machine.
 //! * [`CountingAllocator`] and [`allocations`]: whether something allocates.
 //! * [`Redactor`]: takes times, paths and host names out of a text before it is compared.
 //!
@@ -30,6 +31,7 @@ pub mod master;
 pub mod masters;
 mod redact;
 mod repository;
+pub mod slurm;
 mod standin;
 
 pub use cargo::{cargo, cargo_build, run};

@@ -50,7 +50,15 @@ impl Definition {
         self.check_canonical()?;
         self.check_reviews()?;
         self.check_exceptions()?;
+        self.check_slurm()?;
         self.check_measure()
+    }
+
+    fn check_slurm(&self) -> Checked {
+        match self.slurm.as_ref().and_then(|slurm| slurm.fault()) {
+            Some((key, message)) => wrong(format!("slurm.{key}"), message),
+            None => Ok(()),
+        }
     }
 
     fn check_patches(&self) -> Checked {

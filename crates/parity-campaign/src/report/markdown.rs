@@ -5,7 +5,8 @@ use std::fmt::{self, Write};
 use crate::coverage::Coverage;
 use crate::lifecycle::{LifecycleEvidence, LifecycleOutcome};
 use crate::record::{
-    Both, Classification, DifferenceRecord, ExceptionReport, MeasureRecord, RowOutcome, RowRecord, Side,
+    Both, Classification, DifferenceRecord, ExceptionReport, MeasureRecord, PlaceRecord, RowOutcome,
+    RowRecord, Side,
 };
 
 use super::Report;
@@ -370,16 +371,19 @@ fn revisions(report: &Report, out: &mut String) -> fmt::Result {
     for patch in &report.pin.patches {
         writeln!(out, "- patch {} ({:?}, {:?}) `{}`", patch.file, patch.kind, patch.revision, patch.sha256)?;
     }
-    writeln!(
-        out,
-        "- measured on CPUs {}; repetitions on {}",
-        report.place.measured_cpus,
-        report.place.correctness_cpus.join(" and ")
-    )?;
-    for note in &report.place.notes {
-        writeln!(out, "- {note}")?;
+    if report.nodes.is_empty() {
+        places(&report.place, "", out)?;
+    }
+    for node in &report.nodes {
+        places(&node.place, &format!("{} (job {}): ", node.row, node.job_id), out)?;
     }
     writeln!(out, "\n</details>\n")
+}
+
+fn places(place: &PlaceRecord, prefix: &str, out: &mut String) -> fmt::Result {
+    let repetitions = place.correctness_cpus.join(" and ");
+    writeln!(out, "- {prefix}measured on CPUs {}; repetitions on {repetitions}", place.measured_cpus)?;
+    place.notes.iter().try_for_each(|note| writeln!(out, "- {prefix}{note}"))
 }
 
 fn stated(report: &Report) -> String {

@@ -122,6 +122,34 @@ pub(crate) fn classify(
     let found = cover(&context.exceptions, &record.row, reports, rules)
         .at(Stage::Classify, Cause::TargetFailed)
         .map_err(|error| error.in_row(&record.row))?;
+    if !context.tests_elsewhere {
+        prove(context, proofs, &found)?;
+    }
+    record.outcome = outcome(&found, proofs);
+    record.classification = Some(found);
+    Ok(())
+}
+
+/// Settles a row that was classified where there are no checkouts.
+pub(crate) fn settle(
+    context: &mut Context<'_>,
+    proofs: &mut Proofs,
+    record: &mut RowRecord,
+) -> Result<(), CampaignError> {
+    let Some(found) = record.classification.clone() else { return Ok(()) };
+    if record.outcome == RowOutcome::Differs {
+        prove(context, proofs, &found)?;
+        record.outcome = outcome(&found, proofs);
+    }
+    Ok(())
+}
+
+/// Runs the tests of the records that cover something, once per campaign.
+fn prove(
+    context: &mut Context<'_>,
+    proofs: &mut Proofs,
+    found: &Classification,
+) -> Result<(), CampaignError> {
     for used in found.records.iter().filter(|used| used.covers > 0) {
         if proofs.contains_key(&used.name) {
             continue;
@@ -131,8 +159,6 @@ pub(crate) fn classify(
         let runs = Both::try_make(|side| test(context, &exception, side))?;
         proofs.insert(used.name.clone(), runs);
     }
-    record.outcome = outcome(&found, proofs);
-    record.classification = Some(found);
     Ok(())
 }
 

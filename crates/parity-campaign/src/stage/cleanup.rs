@@ -21,6 +21,13 @@ pub(crate) fn clean_up(context: &Context<'_>) -> Result<(), CampaignError> {
 
 /// The same for a campaign that could not go on. Failing to remove something must not hide why.
 pub(crate) fn after_failure(context: &Context<'_>) {
+    if context.jobs_outstanding {
+        // Jobs read and write there; whoever resumes the campaign removes it.
+        if let Err(error) = context.remove_all_but_artifacts() {
+            tracing::warn!(error = &error as &dyn std::error::Error, "scratch could not be removed");
+        }
+        return;
+    }
     if let Err(error) = clean_up(context) {
         tracing::warn!(error = &error as &dyn std::error::Error, "scratch could not be removed");
     }

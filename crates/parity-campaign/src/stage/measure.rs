@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use canonical_json::Sha256;
-use cpu_placement::{CpuSet, Finished, LockError, NodeLock, Run, check_alike};
+use cpu_placement::{CancelToken, CpuSet, Finished, LockError, NodeLock, Run, check_alike};
 use paired_run::{
-    Attempt, BoxError, Event, JournalRecorder, PairedRun, Processes, Reading, Recorder, RunOutcome, Subject,
-    events_of,
+    Attempt, BoxError, Ending, Event, Execution, JournalRecorder, Observer, PairedRun, Processes, Reading,
+    Recorder, RunOutcome, Subject, events_of,
 };
 use paired_stats::{Judgement, PairedSample, Reason, Verdict};
 use tempfile::TempDir;
@@ -23,9 +23,14 @@ use crate::record::{Both, Measurable, MeasureRecord, PerformanceVerdict, RatioBo
 use crate::scratch::ScratchClaim;
 use crate::stage::Stage;
 use crate::stage::build::Built;
-use crate::stage::run::{harness_run, last_line};
+use crate::stage::run::{harness_run, is_taken_back, last_line};
 use crate::stage::slice::Sliced;
 use crate::timing_record::TimingRecord;
+
+/// Where the record of a row's measurement is.
+pub(crate) fn record_path(row: &Row) -> String {
+    format!("records/measure-{}.json", row.name)
+}
 
 /// The label of a result whose arms did not do the same work (M12).
 const UNEQUAL_WORK: &str = "unequal semantic work, not a parity verdict";
@@ -56,9 +61,9 @@ impl Node {
             let folder = staging.path().join(side.letter());
             fs::create_dir(&folder).at(Stage::Measure, Cause::HostUnfit)?;
             let sha256 = built.record.artifacts.get(side).sha256;
-            stage(built.harness.get(side), &folder.join("harness"), sha256)
+            staged(built.harness.get(side), &folder.join("harness"), sha256)
         })?;
-        let trace = stage(&sliced.path, &staging.path().join("trace.jsonl"), sliced.manifest.slice.sha256)?;
+        let trace = staged(&sliced.path, &staging.path().join("trace.jsonl"), sliced.manifest.slice.sha256)?;
         Ok(Node { _lock: lock, staging, _claim: claim, harness, trace })
     }
 }
@@ -81,7 +86,8 @@ fn refused(error: LockError) -> CampaignError {
     }
 }
 
-fn stage(from: &Path, to: &Path, recorded: Sha256) -> Result<PathBuf, CampaignError> {
+/// A copy on the node's own storage, held against the digest that was recorded.
+pub(crate) fn staged(from: &Path, to: &Path, recorded: Sha256) -> Result<PathBuf, CampaignError> {
     fs::copy(from, to)
         .map_err(|error| format!("copy {} to {}: {error}", from.display(), to.display()))
         .at(Stage::Measure, Cause::HostUnfit)?;
@@ -148,6 +154,23 @@ fn reading(bytes: &[u8], metric: &str) -> Reading {
     }
 }
 
+/// Tells a node that was taken back from a product that failed.
+struct TakenBack<'a>(&'a CancelToken);
+
+impl Observer for TakenBack<'_> {
+    fn before(&mut self, _: &Attempt, _: &Run) -> Result<(), BoxError> {
+        Ok(())
+    }
+
+    fn after(&mut self, _: &Attempt, execution: &mut Execution) -> Result<(), BoxError> {
+        let outcome = execution.finished.as_ref().map(|finished| finished.outcome);
+        if outcome.is_some_and(|outcome| is_taken_back(outcome, self.0)) {
+            execution.ending = Ending::Cancelled;
+        }
+        Ok(())
+    }
+}
+
 /// Counts attempts on their way to the journal.
 struct Counting<'a> {
     journal: JournalRecorder<'a>,
@@ -209,7 +232,8 @@ pub(crate) fn measure(
             cpus,
         };
         refuse_unlike_arms(&arm(Side::Baseline), &arm(Side::Candidate))?;
-        let mut processes = Processes::new(arm(Side::Baseline), arm(Side::Candidate));
+        let mut processes =
+            Processes::new(arm(Side::Baseline), arm(Side::Candidate)).observed_by(TakenBack(context.cancel));
         let mut recorder =
             Counting { journal: JournalRecorder::new(&context.bundle, &kind), attempts: BTreeMap::new() };
         earlier.iter().for_each(|event| recorder.count(event));
@@ -396,9 +420,9 @@ mod tests {
         let (from, to) = (folder.path().join("harness"), folder.path().join("copy"));
         fs::write(&from, "recorded").expect("a file");
         let recorded = Sha256::of(b"recorded");
-        assert!(stage(&from, &to, recorded).is_ok());
+        assert!(staged(&from, &to, recorded).is_ok());
         fs::write(&from, "rebuilt").expect("a file");
-        let error = stage(&from, &to, recorded).expect_err("another artifact");
+        let error = staged(&from, &to, recorded).expect_err("another artifact");
         assert!(with_causes(&error).contains("changed after it was recorded"), "{error}");
     }
 

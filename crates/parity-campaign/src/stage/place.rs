@@ -1,9 +1,10 @@
 //! place: the machine is read and every process gets its CPUs.
 
-use cpu_placement::{CpuSet, HostRecord, Plan, PlanRequest, Siblings, Topology};
+use cpu_placement::{CpuSet, HostRecord, Housekeeping, Plan, PlanRequest, Siblings, Topology};
 
 use crate::context::Context;
 use crate::error::{At, CampaignError, Cause};
+use crate::executor::Executor;
 use crate::record::PlaceRecord;
 use crate::stage::Stage;
 
@@ -25,7 +26,10 @@ pub(crate) fn place(context: &Context<'_>) -> Result<Placed, CampaignError> {
         context.record(Stage::Place, RECORD, &placed.record)?;
         return Ok(placed);
     };
-    refuse_another_host(&began, &placed.record)?;
+    // Nothing is timed here when rows are worked off elsewhere.
+    if context.executor == Executor::Local {
+        refuse_another_host(&began, &placed.record)?;
+    }
     Ok(Placed { record: began, ..placed })
 }
 
@@ -61,7 +65,11 @@ fn refuse_another_host(began: &PlaceRecord, found: &PlaceRecord) -> Result<(), C
 fn plan(context: &Context<'_>) -> Result<Placed, CampaignError> {
     let topology = Topology::read().at(Stage::Place, Cause::HostUnfit)?;
     let cores = context.definition().placement.cores_per_process;
-    let plan = widest_plan(&topology, cores).at(Stage::Place, Cause::HostUnfit)?;
+    let housekeeping = match context.definition().placement.housekeeping {
+        crate::definition::Housekeeping::Kept => Housekeeping::Kept,
+        crate::definition::Housekeeping::Given => Housekeeping::Given,
+    };
+    let plan = widest_plan(&topology, cores, housekeeping).at(Stage::Place, Cause::HostUnfit)?;
     let measured = measured_set(context, &topology, &plan)?;
     let mut correctness: Vec<CpuSet> = plan.sets.iter().map(|set| set.cpus.clone()).collect();
     let mut notes = topology.notes.clone();
@@ -82,8 +90,13 @@ fn plan(context: &Context<'_>) -> Result<Placed, CampaignError> {
 }
 
 /// As many sets as can run at once, and at least the one that is measured on.
-fn widest_plan(topology: &Topology, cores: usize) -> Result<Plan, cpu_placement::PlanError> {
-    let request = |sets| PlanRequest::uniform(sets, cores).siblings(Siblings::Idle);
+fn widest_plan(
+    topology: &Topology,
+    cores: usize,
+    housekeeping: Housekeeping,
+) -> Result<Plan, cpu_placement::PlanError> {
+    let request =
+        |sets| PlanRequest::uniform(sets, cores).siblings(Siblings::Idle).housekeeping(housekeeping);
     let narrower = (2..=REPETITIONS_PER_ROW).rev().find_map(|sets| Plan::new(topology, &request(sets)).ok());
     narrower.map_or_else(|| Plan::new(topology, &request(1)), Ok)
 }

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError, mpsc};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use canonical_json::Sha256;
 use cpu_placement::{CancelToken, CpuSet, Finished, Outcome, Output, Run, SpawnError};
@@ -141,6 +141,9 @@ fn one(shared: &Workload<'_>, job: Job, set: &CpuSet) -> Result<Repetition, Camp
         Err(SpawnError::Cancelled { .. }) => return Err(CampaignError::cancelled(Stage::Run)),
         Err(error) => return Err(CampaignError::new(Stage::Run, Cause::HostUnfit, error)),
     };
+    if is_taken_back(finished.outcome, shared.cancel) {
+        return Err(CampaignError::cancelled(Stage::Run));
+    }
     let mut record = describe(shared, job, set, &run, &finished, &report, &timings)?;
     let metric_missing = check_timing(&mut record, &shared.definition.measure.metric, job.side);
     Ok(Repetition { side: job.side, number: job.number, report, record, metric_missing })
@@ -193,6 +196,23 @@ fn describe(
         timing,
         fault: fault.or(missing).or(unreadable),
     })
+}
+
+/// How long after a process of a job its parent may learn that the job was ended.
+const SIGNAL_SPREADS: Duration = Duration::from_secs(5);
+
+/// Whether a process was ended because somebody took the node back: a scheduler signals every process of a job, and which of
+/// them notices first is chance. A product that ends itself by the same signal, while nobody asks us to stop, failed.
+pub(crate) fn is_taken_back(outcome: Outcome, cancel: &CancelToken) -> bool {
+    const SIGTERM: i32 = 15;
+    if outcome != Outcome::Signalled(SIGTERM) {
+        return false;
+    }
+    let start = Instant::now();
+    while !cancel.is_cancelled() && start.elapsed() < SIGNAL_SPREADS {
+        thread::sleep(Duration::from_millis(10));
+    }
+    cancel.is_cancelled()
 }
 
 /// The text of a timing file, or why there is none.

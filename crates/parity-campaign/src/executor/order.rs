@@ -1,0 +1,187 @@
+//! What a row needs to be worked off elsewhere: a folder that every node can read, written once and whole.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use canonical_json::Sha256;
+use mooncake_trace::SliceManifest;
+use serde::{Deserialize, Serialize};
+
+use crate::context::Context;
+use crate::error::{At, CampaignError, Cause};
+use crate::record::{BuildRecord, Side};
+use crate::stage::Stage;
+use crate::stage::build::Built;
+use crate::stage::slice::Sliced;
+
+/// The folder below the scratch folder that the jobs share; it survives a resume.
+pub(crate) const JOBS: &str = "jobs";
+
+/// While this file is there, no row may start.
+pub(crate) const CANCELLED: &str = "cancelled";
+
+const SCHEMA: &str = "kvrp.row-order.v1";
+const FILE: &str = "order.json";
+
+/// `order.json`
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Order {
+    pub(crate) schema: String,
+    /// Names this run of this campaign; part of the name of every job.
+    pub(crate) campaign_id: String,
+    pub(crate) campaign_sha256: Sha256,
+    pub(crate) rows: Vec<String>,
+    /// The program that works rows off, the one that wrote this.
+    pub(crate) parity_sha256: Sha256,
+    pub(crate) build: BuildRecord,
+    pub(crate) slice: SliceManifest,
+}
+
+impl Order {
+    /// Reads the order of a folder.
+    pub(crate) fn read(jobs: &Path) -> Result<Self, CampaignError> {
+        let path = jobs.join(FILE);
+        let bytes = fs::read(&path)
+            .map_err(|error| format!("read {}: {error}", path.display()))
+            .at(Stage::Run, Cause::BadInput)?;
+        let order: Order = serde_json::from_slice(&bytes).at(Stage::Run, Cause::BadInput)?;
+        if order.schema != SCHEMA {
+            let message = format!("{FILE} has schema {:?}, expected {SCHEMA:?}", order.schema);
+            return Err(CampaignError::new(Stage::Run, Cause::BadInput, message));
+        }
+        Ok(order)
+    }
+
+    /// The name of the job of a row.
+    pub(crate) fn job_name(&self, row: &str) -> String {
+        format!("kvrp-{}-{row}", self.campaign_id)
+    }
+
+    pub(crate) fn job_names(&self) -> Vec<String> {
+        self.rows.iter().map(|row| self.job_name(row)).collect()
+    }
+}
+
+/// Where things are in the shared folder.
+pub(crate) fn harness(jobs: &Path, side: Side) -> PathBuf {
+    jobs.join(side.letter()).join("harness")
+}
+
+pub(crate) fn trace(jobs: &Path) -> PathBuf {
+    jobs.join("trace.jsonl")
+}
+
+pub(crate) fn campaign(jobs: &Path) -> PathBuf {
+    jobs.join("campaign.toml")
+}
+
+pub(crate) fn program(jobs: &Path) -> PathBuf {
+    jobs.join("parity")
+}
+
+pub(crate) fn exception(jobs: &Path, index: usize) -> PathBuf {
+    jobs.join(format!("exception-{index}.toml"))
+}
+
+/// The attempts at a row.
+pub(crate) fn attempts(jobs: &Path, row: &str) -> PathBuf {
+    jobs.join("rows").join(row)
+}
+
+/// Makes the shared folder, or finds the one that an earlier process of this campaign made.
+pub(crate) fn write(
+    context: &Context<'_>,
+    built: &Built,
+    sliced: &Sliced,
+) -> Result<(PathBuf, Order), CampaignError> {
+    let jobs = context.work.join(JOBS);
+    if jobs.join(FILE).exists() {
+        let order = Order::read(&jobs)?;
+        refuse_another(&order, context, built, sliced)?;
+        return Ok((jobs, order));
+    }
+    let order = make(context, built, sliced)?;
+    let new = context.work.join("jobs.new");
+    if new.exists() {
+        fs::remove_dir_all(&new).at(Stage::Run, Cause::HostUnfit)?;
+    }
+    fill(context, &new, &order, built, sliced).at(Stage::Run, Cause::HostUnfit)?;
+    fs::rename(&new, &jobs).at(Stage::Run, Cause::HostUnfit)?;
+    Ok((jobs, order))
+}
+
+fn refuse_another(
+    order: &Order,
+    context: &Context<'_>,
+    built: &Built,
+    sliced: &Sliced,
+) -> Result<(), CampaignError> {
+    let same = order.campaign_sha256 == context.file.sha256
+        && Side::BOTH
+            .into_iter()
+            .all(|side| order.build.artifacts.get(side).sha256 == built.record.artifacts.get(side).sha256)
+        && order.slice.slice.sha256 == sliced.manifest.slice.sha256;
+    if same {
+        return Ok(());
+    }
+    let message = "what was given to the jobs is not what this campaign has now";
+    Err(CampaignError::new(Stage::Run, Cause::BadInput, message))
+}
+
+fn make(context: &Context<'_>, built: &Built, sliced: &Sliced) -> Result<Order, CampaignError> {
+    let journal = evidence::read_journal(context.bundle.dir()).at(Stage::Run, Cause::HostUnfit)?;
+    let first = journal.records.first().map(|record| record.digest.to_string()).unwrap_or_default();
+    let own = own_program()?;
+    Ok(Order {
+        schema: SCHEMA.to_owned(),
+        // The first record has the time in it: two runs of one campaign file are two campaigns.
+        campaign_id: Sha256::of(format!("{} {first}", context.file.sha256).as_bytes()).to_string()[..12]
+            .to_owned(),
+        campaign_sha256: context.file.sha256,
+        rows: context.definition().rows.iter().map(|row| row.name.clone()).collect(),
+        parity_sha256: Sha256::of_file(&own).at(Stage::Run, Cause::HostUnfit)?.0,
+        build: built.record.clone(),
+        slice: sliced.manifest.clone(),
+    })
+}
+
+fn own_program() -> Result<PathBuf, CampaignError> {
+    std::env::current_exe().at(Stage::Run, Cause::HostUnfit)
+}
+
+/// What a job starts with; its arguments are the shared folder and the row.
+const SCRIPT: &str = "#!/bin/sh\nexec \"$1/parity\" row \"$1\" \"$2\"\n";
+
+pub(crate) const SCRIPT_NAME: &str = "row.sh";
+
+fn fill(
+    context: &Context<'_>,
+    folder: &Path,
+    order: &Order,
+    built: &Built,
+    sliced: &Sliced,
+) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    fs::create_dir_all(folder.join("log"))?;
+    for row in &order.rows {
+        fs::create_dir_all(attempts(folder, row))?;
+    }
+    for side in Side::BOTH {
+        fs::create_dir_all(folder.join(side.letter()))?;
+        fs::copy(built.harness.get(side), harness(folder, side))?;
+    }
+    fs::copy(&sliced.path, trace(folder))?;
+    fs::copy(own_program()?, program(folder))?;
+    fs::write(campaign(folder), &context.file.bytes)?;
+    for (index, record) in context.exceptions.iter().enumerate() {
+        fs::write(exception(folder, index), &record.bytes)?;
+    }
+    let script = folder.join(SCRIPT_NAME);
+    fs::write(&script, SCRIPT)?;
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755))?;
+    let mut bytes = serde_json::to_vec_pretty(order)?;
+    bytes.push(b'\n');
+    fs::write(folder.join(FILE), bytes)?;
+    Ok(())
+}
