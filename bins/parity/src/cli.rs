@@ -120,6 +120,10 @@ pub(crate) struct PlaceArgs {
     /// was run with --keep-work; nothing else is ever taken over
     #[arg(long, value_name = "DIR")]
     pub(crate) seed: Option<PathBuf>,
+    /// Keep artifacts in this folder, and take one over that an earlier campaign built of the same commit, patches, recipe,
+    /// lock file, environment, configuration files and tools
+    #[arg(long, value_name = "DIR")]
+    pub(crate) artifacts: Option<PathBuf>,
     /// Keep checkouts, build trees and outputs below OUT/work
     #[arg(long)]
     pub(crate) keep_work: bool,

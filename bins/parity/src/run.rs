@@ -34,6 +34,7 @@ pub(crate) fn options(out: &Path, args: &PlaceArgs) -> Options {
     options.trace = args.trace.clone();
     options.keep_work = args.keep_work;
     options.seed = args.seed.clone();
+    options.artifacts = args.artifacts.clone();
     if let Some(directory) = &args.node_lock {
         options.node_lock = directory.clone();
     }

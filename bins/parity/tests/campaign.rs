@@ -445,6 +445,92 @@ fn equal_artifacts_from_different_trees_stop_the_campaign() {
     assert!(matches!(code, Some(0 | 3)), "{code:?}");
 }
 
+/// A candidate with one file of its own, or a campaign file with one edit: what is wrong is said before anything is built.
+#[test]
+fn two_revisions_are_built_in_one_way_or_a_review_says_why() {
+    let manifest = |text: &str| {
+        let files = StandIn::new(HARMLESS).files();
+        let own = files.iter().find(|(path, _)| path == "Cargo.toml").expect("a manifest").1.clone();
+        format!("{own}\n[profile.release]\n{text}\n")
+    };
+    let cases = [
+        (
+            "Cargo.toml",
+            manifest("opt-level = 0"),
+            4,
+            "the profile release of the revision is a debug build: opt-level = 0",
+        ),
+        (
+            "Cargo.toml",
+            manifest("opt-level = 1"),
+            8,
+            "profile is nothing on the baseline and opt-level = 1 on the candidate",
+        ),
+        (
+            ".cargo/config.toml",
+            "[build]\n".to_owned(),
+            8,
+            "toolchain is nothing on the baseline and .cargo/config.toml with",
+        ),
+    ];
+    for (path, text, code, says) in cases {
+        let scene = Scene::honest();
+        let stage = scene.set_up();
+        let mut repository = TempRepository::new();
+        let baseline = scene.baseline.commit(&mut repository, "baseline");
+        scene.candidate.commit(&mut repository, "candidate");
+        let candidate = repository.commit(&[(path, Some(text.as_str()))], "another way");
+        let campaign = definition(repository.path(), &baseline, &candidate);
+        let file = stage.folder.path().join("campaign.toml");
+        fs::write(&file, &campaign).expect("a campaign file");
+        parity().args(stage.arguments()).assert().code(code).stderr(predicates::str::contains(says));
+        if code == 8 {
+            fs::remove_dir_all(stage.out()).expect("the evidence");
+            let subject = says.split(' ').next().expect("a subject");
+            let review = format!(
+                "[[review]]\nkind = \"build\"\nsubject = {subject:?}\nreason = \"r\"\nreviewer = \"r\"\n\
+                 date = \"2026-01-01\"\n[host]"
+            );
+            fs::write(&file, campaign.replacen("[host]", &review, 1)).expect("a campaign file");
+            let explained = format!("built differently, as reviewed: {subject} is nothing and");
+            parity().args(stage.arguments()).assert().stdout(predicates::str::contains(explained));
+        }
+    }
+    let features =
+        Scene::honest().edit("[candidate]\n", "[candidate]\nfeatures = [\"replay-bench\", \"more\"]\n");
+    parity().args(features.set_up().arguments()).assert().code(8).stderr(predicates::str::contains(
+        "features is replay-bench on the baseline and more, replay-bench on the",
+    ));
+}
+
+/// The second campaign is about the same two commits: nothing is compiled, and the report says so.
+#[test]
+fn an_artifact_of_an_earlier_campaign_is_taken_over_and_the_report_says_so() {
+    let stage = Scene::honest().set_up();
+    let store = stage.folder.path().join("artifacts");
+    let run = || {
+        let output =
+            parity().args(stage.arguments()).arg("--artifacts").arg(&store).output().expect("it runs");
+        assert!(matches!(output.status.code(), Some(0 | 3)), "{output:?}");
+        let report = fs::read(stage.out().join("report.json")).expect("a report");
+        let report: parity_campaign::Report = serde_json::from_slice(&report).expect("a report");
+        fs::remove_dir_all(stage.out()).expect("the evidence");
+        (report.build.artifacts, String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    let (first, text) = run();
+    assert!(!first.baseline.is_taken_over() && !text.contains("an earlier build"), "{text}");
+    let (second, text) = run();
+    assert!(second.baseline.is_taken_over() && second.candidate.is_taken_over());
+    assert_eq!(
+        (second.baseline.sha256, second.candidate.sha256),
+        (first.baseline.sha256, first.candidate.sha256)
+    );
+    assert!(
+        text.contains("the artifact of the baseline is that of an earlier build of exactly the same"),
+        "{text}"
+    );
+}
+
 #[test]
 fn an_existing_out_is_never_touched() {
     let stage = Scene::honest().set_up();
@@ -778,6 +864,11 @@ command = ["sh", "-c", "echo tried; grep -rq 12.5625 ."]
 
 /// A candidate that differs in one value of one row, and what its record is to be.
 fn excepted(edits: &[(&str, &str)], codes: &[i32], says: &[&str]) -> Stage {
+    excepted_with("", edits, codes, says)
+}
+
+/// The same with something after the record.
+fn excepted_with(more: &str, edits: &[(&str, &str)], codes: &[i32], says: &[&str]) -> Stage {
     let changed = edit_pointer(reports::VLLM_AGGREGATED, "/summary/max_itl_ms", "12.5625");
     let mut scene =
         Scene::honest().edit("[measure.run]", "[measure]\nmeasure_differing_rows = true\n[measure.run]");
@@ -788,6 +879,7 @@ fn excepted(edits: &[(&str, &str)], codes: &[i32], says: &[&str]) -> Stage {
         assert!(record.contains(from), "{from}");
         record = record.replacen(from, to, 1);
     }
+    record.push_str(more);
     let folder = stage.folder.path();
     fs::write(folder.join("itl.toml"), &record).expect("a record");
     let campaign = fs::read_to_string(folder.join("campaign.toml")).expect("a campaign");
@@ -837,6 +929,15 @@ fn a_proved_exception_covers_its_difference_and_nothing_else() {
         &[1],
         &says(&["**stale**", "covered by no record: 1", "`/summary/max_itl_ms`: 1"]),
     );
+    let carried = "[[regression_test.file]]\npath = \"new/it\"\ntext = \"x\"\n";
+    excepted_with(
+        carried,
+        &[("echo tried; ", "echo tried; test -f new/it && ")],
+        &[0, 3],
+        &["baseline failed, candidate passed"],
+    );
+    let own = carried.replace("new/it", "Cargo.toml");
+    excepted_with(&own, &[], &[1], &says(&["the revision has a file Cargo.toml of its own"]));
     let broad = ("/summary/max_itl_ms", "/summary/*");
     excepted(&[broad], &[0, 3], &["`/summary/*` is wider than what differs"]);
     excepted(&[("pointers =", "rows = [\"absent\"]\npointers =")], &[4], &["row \"absent\""]);

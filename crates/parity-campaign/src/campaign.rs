@@ -329,6 +329,9 @@ pub(crate) fn measurable(definition: &Definition, row: &RowRecord, metric_stop: 
     if let Some(stop) = metric_stop {
         return no(stop);
     }
+    if !definition.is_asked_for(&row.row) {
+        return no("not asked for: measure.rows does not name it");
+    }
     match &row.outcome {
         RowOutcome::Match => Measurable::Yes,
         RowOutcome::Differs | RowOutcome::Excepted { .. } if definition.measure.measure_differing_rows => {
@@ -416,7 +419,7 @@ fn assemble(context: &Context<'_>, parts: Parts, sessions: u64) -> Report {
         campaign_sha256: context.file.sha256,
         preflight: definition.preflight,
         semantic: semantic_verdict(&parts.rows, &parts.lifecycles),
-        performance: performance_verdict(&parts.measurements),
+        performance: performance_verdict(&asked_for(definition, &parts.measurements)),
         labels: all_labels(definition, &parts.measurements),
         limit_ratio: definition.measure.gate.limit_ratio,
         window_offset: definition.trace.offset,
@@ -427,6 +430,7 @@ fn assemble(context: &Context<'_>, parts: Parts, sessions: u64) -> Report {
             parts.build.growth,
             definition.build.max_growth,
             &parts.pin.patches,
+            &parts.build.differences,
             &parts.rows,
         ),
         not_covered: not_covered(definition),
@@ -452,7 +456,18 @@ pub(crate) fn labels(definition: &Definition) -> Vec<String> {
         .then(|| format!("NON-AUTHORITATIVE: {} is not {AUTHORITATIVE_METRIC}", definition.measure.metric));
     let cells = missing_cells(definition);
     let matrix = (!cells.is_empty()).then(|| format!("INCOMPLETE MATRIX: no row of {}", cells.join(", ")));
-    preflight.into_iter().chain(metric).chain(matrix).collect()
+    let rows = &definition.measure.rows;
+    let part = (!rows.is_empty()).then(|| {
+        let of = definition.rows.len();
+        format!("IN PART: {} of {of} rows asked to be measured: {}", rows.len(), rows.join(", "))
+    });
+    preflight.into_iter().chain(metric).chain(matrix).chain(part).collect()
+}
+
+/// The measurements that the performance verdict rests on: where only some rows are asked for, the label of the verdict says
+/// so, and the others are neither passes nor a lack.
+pub(crate) fn asked_for(definition: &Definition, measurements: &[MeasureRecord]) -> Vec<MeasureRecord> {
+    measurements.iter().filter(|record| definition.is_asked_for(&record.row)).cloned().collect()
 }
 
 /// The labels of the whole campaign: those of its definition, and those of any row that was measured.

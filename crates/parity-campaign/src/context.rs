@@ -34,6 +34,8 @@ pub struct Options {
     pub node_lock: PathBuf,
     /// Folder of an earlier build whose compiled registry packages may be taken over.
     pub seed: Option<PathBuf>,
+    /// Folder in which artifacts are kept, and from which one is taken over that was built of exactly the same.
+    pub artifacts: Option<PathBuf>,
     /// What works the rows off. A campaign that is resumed goes on with the one it began with.
     pub executor: Executor,
     /// Keep the scratch folder when the campaign ends, for an investigation.
@@ -51,6 +53,7 @@ impl Options {
             staging: std::env::temp_dir(),
             node_lock: NodeLock::default_directory(),
             seed: None,
+            artifacts: None,
             executor: Executor::Local,
             keep_work: false,
         }

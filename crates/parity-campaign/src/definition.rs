@@ -401,6 +401,8 @@ pub enum ReviewKind {
     Exclusion,
     /// Growth of the artifact; `subject` is `size` or `text`.
     Growth,
+    /// The two revisions are not built in one way; `subject` is `profile`, `features` or `toolchain`.
+    Build,
     /// A patch that only one revision gets, shown to change no report; `subject` is the base name of its file.
     Patch,
 }
@@ -412,6 +414,7 @@ impl ReviewKind {
         match self {
             ReviewKind::Exclusion => "exclusion",
             ReviewKind::Growth => "growth",
+            ReviewKind::Build => "build",
             ReviewKind::Patch => "patch",
         }
     }
@@ -482,6 +485,10 @@ pub struct Measure {
     /// Measure rows whose digests differ; the result is not a parity verdict (M12).
     #[serde(default)]
     pub measure_differing_rows: bool,
+    /// Rows to measure, by name; empty for all of them. What is left out is reported as not asked for, and every
+    /// performance verdict of the campaign says that it is one of a part.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rows: Vec<String>,
     /// How the pairs are taken: seed, pairs, warm-ups, invalidation (M4, M8).
     pub run: RunDefinition,
     /// How they are judged: limit, confidence, diagnostics (M5 to M7, M14).
@@ -565,6 +572,12 @@ impl Definition {
     #[must_use]
     pub fn is_authoritative(&self) -> bool {
         self.measure.metric == AUTHORITATIVE_METRIC
+    }
+
+    /// Whether a row is among those to measure.
+    #[must_use]
+    pub fn is_asked_for(&self, row: &str) -> bool {
+        self.measure.rows.is_empty() || self.measure.rows.iter().any(|name| name == row)
     }
 
     /// Pointers whose addition to a report's own exclusion list a reviewer has accepted.

@@ -5,7 +5,7 @@
 //! candidate. The test is run; nothing in a record is believed without it.
 
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use canonical_json::Sha256;
 use serde::{Deserialize, Serialize};
@@ -65,11 +65,25 @@ pub struct RegressionTest {
     /// Text that the output of the test must contain in both checkouts, to show that it ran: a test runner that finds no test
     /// of that name succeeds, and one whose target is absent fails, without having tested anything.
     pub proof: String,
+    /// Files that the test needs and the revisions do not have. They are put into both checkouts for the test alone, after
+    /// the artifacts were built; one that is there already means that nothing was tested.
+    #[serde(default, rename = "file")]
+    pub files: Vec<TestFile>,
     /// The test: program and arguments, no shell. Status 0 is a pass; 126 and 127 mean that nothing was tested.
     pub command: Vec<String>,
     /// How long each of the two may take.
     #[serde(default = "default_time_limit_s")]
     pub time_limit_s: u64,
+}
+
+/// A file of a test, which the record itself carries: the test of a change is mostly part of it, and the baseline lacks it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TestFile {
+    /// Where it goes, relative to the top of the checkout.
+    pub path: PathBuf,
+    /// What is in it.
+    pub text: String,
 }
 
 fn default_time_limit_s() -> u64 {
@@ -172,7 +186,8 @@ impl ExceptionRecord {
         require(!command.is_empty(), "regression_test.command", "must name a program")?;
         let proof = &self.regression_test.proof;
         require(!proof.trim().is_empty(), "regression_test.proof", "must not be empty")?;
-        require(self.regression_test.time_limit_s > 0, "regression_test.time_limit_s", "must be above 0")
+        require(self.regression_test.time_limit_s > 0, "regression_test.time_limit_s", "must be above 0")?;
+        self.check_files()
     }
 
     fn check_texts(&self) -> Checked {
@@ -193,6 +208,18 @@ impl ExceptionRecord {
         let command = test.command.iter().chain(&test.prepare).chain([&test.proof]);
         let written = command.into_iter().all(|word| !word.contains(TO_BE_WRITTEN));
         require(written, "regression_test", "is still to be written")
+    }
+
+    /// No file of a test may reach out of the checkout, or into its repository.
+    fn check_files(&self) -> Checked {
+        for (index, file) in self.regression_test.files.iter().enumerate() {
+            let mut steps = file.path.components();
+            let is_inside = |step: Component<'_>| matches!(step, Component::Normal(name) if name != ".git");
+            let key = format!("regression_test.file[{index}].path");
+            let holds = file.path.file_name().is_some() && steps.all(is_inside);
+            require(holds, &key, "expected a path below the top of the checkout")?;
+        }
+        Ok(())
     }
 
     fn check_pointers(&self) -> Checked {

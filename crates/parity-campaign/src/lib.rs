@@ -44,7 +44,7 @@ pub use context::{Options, Progress, Silent, StageTime};
 pub use definition::{CampaignFile, Definition, DefinitionError};
 pub use divergence::{Divergence, first_divergence};
 pub use error::{CampaignError, Cause};
-pub use exception::{EXCEPTION_SCHEMA, ExceptionError, ExceptionRecord, RegressionTest, draft};
+pub use exception::{EXCEPTION_SCHEMA, ExceptionError, ExceptionRecord, RegressionTest, TestFile, draft};
 pub use executor::Executor;
 pub use executor::row::run_row;
 pub use executor::slurm::{Condition, Slurm, cancel_campaign};
@@ -53,10 +53,10 @@ pub use harness::{missing_flags, needed_flags, row_options};
 pub use lifecycle::{LifecycleEvidence, LifecycleOutcome, LifecycleRecord, LifecycleWindow};
 pub use recompute::{RecomputeError, Recomputed, read_report, recompute};
 pub use record::{
-    AppliedPatch, ArtifactRecord, Both, BuildRecord, CanonicalDigest, CanonicalRecord, Classification,
-    DifferenceRecord, ExceptionReport, ExceptionUse, Growth, Measurable, MeasureRecord, PerformanceVerdict,
-    PinRecord, PinnedRevision, PlaceRecord, RatioBounds, RepetitionRecord, ReportFile, RowNode, RowOutcome,
-    RowRecord, SemanticVerdict, Side, TestEnd, TestRun,
+    AppliedPatch, ArtifactRecord, Both, BuildDifference, BuildRecord, CanonicalDigest, CanonicalRecord,
+    Classification, DifferenceRecord, ExceptionReport, ExceptionUse, Growth, Measurable, MeasureRecord,
+    PerformanceVerdict, PinRecord, PinnedRevision, PlaceRecord, RatioBounds, RepetitionRecord, ReportFile,
+    RowNode, RowOutcome, RowRecord, SemanticVerdict, Side, TestEnd, TestRun,
 };
 pub use report::{
     Conclusion, PULL_REQUEST_COMMENT_CHARS, REPORT_SCHEMA, Report, markdown, performance_verdict,

@@ -15,7 +15,7 @@ use paired_run::{Attempt, BoxError, Event, Execution, Executor, PairedRun, RunOu
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::campaign::{all_labels, exception_reports, labels, measurable, not_covered};
+use crate::campaign::{all_labels, asked_for, exception_reports, labels, measurable, not_covered};
 use crate::coverage::{Coverage, WorkloadTotals};
 use crate::definition::{CampaignFile, Definition, DefinitionError, Row};
 use crate::error::with_causes;
@@ -126,7 +126,7 @@ pub fn recompute(dir: &Path) -> Result<Recomputed, RecomputeError> {
     let Found { disagreements, taken_as_recorded, measurements, rows, lifecycles } = check.found;
     Ok(Recomputed {
         semantic: semantic_verdict(&rows, &lifecycles),
-        performance: performance_verdict(&measurements),
+        performance: performance_verdict(&asked_for(&file.definition, &measurements)),
         labels: report.labels.clone(),
         stops: report.stops.clone(),
         disagreements,
@@ -524,7 +524,7 @@ impl Check<'_> {
         let report = self.report;
         let (semantic, performance) = (
             semantic_verdict(&self.found.rows, &self.found.lifecycles),
-            performance_verdict(&self.found.measurements),
+            performance_verdict(&asked_for(self.definition(), &self.found.measurements)),
         );
         self.compare("semantic verdict", &report.semantic, &semantic);
         self.compare("performance verdict", &report.performance, &performance);
@@ -537,6 +537,7 @@ impl Check<'_> {
             report.build.growth,
             build.max_growth,
             &report.pin.patches,
+            &report.build.differences,
             &report.rows,
         );
         self.compare("stale reviews", &report.stale_reviews, &stale);

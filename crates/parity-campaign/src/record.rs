@@ -115,6 +115,20 @@ pub struct BuildRecord {
     pub growth: Growth,
     /// Whether both artifacts are the same bytes.
     pub equal_artifacts: bool,
+    /// What is not the same about how they were built; a review explains each.
+    #[serde(default)]
+    pub differences: Vec<BuildDifference>,
+}
+
+/// The two revisions were not built in one way.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BuildDifference {
+    /// `profile`, `features` or `toolchain`.
+    pub subject: String,
+    /// How the baseline is built.
+    pub baseline: String,
+    /// How the candidate is built.
+    pub candidate: String,
 }
 
 /// One artifact.
@@ -132,6 +146,14 @@ pub struct ArtifactRecord {
     pub wall_ms: u64,
     /// What revision-pin recorded: command line, toolchain, environment, configuration files, seeded units.
     pub details: serde_json::Value,
+}
+
+impl ArtifactRecord {
+    /// Whether an earlier campaign built it of exactly the same and nothing was compiled now.
+    #[must_use]
+    pub fn is_taken_over(&self) -> bool {
+        self.details.get("taken_over").and_then(serde_json::Value::as_bool) == Some(true)
+    }
 }
 
 /// Growth as a ratio: 0.05 is five per cent larger.

@@ -6,8 +6,8 @@ use crate::context::StageTime;
 use crate::definition::{Review, ReviewKind};
 use crate::lifecycle::LifecycleRecord;
 use crate::record::{
-    AppliedPatch, BuildRecord, ExceptionReport, Growth, MeasureRecord, PerformanceVerdict, PinRecord,
-    PlaceRecord, RowNode, RowOutcome, RowRecord, SemanticVerdict,
+    AppliedPatch, BuildDifference, BuildRecord, ExceptionReport, Growth, MeasureRecord, PerformanceVerdict,
+    PinRecord, PlaceRecord, RowNode, RowOutcome, RowRecord, SemanticVerdict,
 };
 
 mod markdown;
@@ -157,6 +157,7 @@ pub(crate) fn stale_reviews(
     growth: Growth,
     max_growth: f64,
     patches: &[AppliedPatch],
+    differences: &[BuildDifference],
     rows: &[RowRecord],
 ) -> Vec<String> {
     let is_stated = |pointer: &str| {
@@ -168,6 +169,7 @@ pub(crate) fn stale_reviews(
         (ReviewKind::Growth, "size") => growth.size_ratio > max_growth,
         (ReviewKind::Growth, "text") => growth.text_ratio > max_growth,
         (ReviewKind::Growth, _) => false,
+        (ReviewKind::Build, subject) => differences.iter().any(|difference| difference.subject == subject),
         (ReviewKind::Patch, name) => patches.iter().any(|patch| patch.file == name),
     };
     let stale = reviews.iter().filter(|review| !is_used(review));

@@ -164,6 +164,7 @@ fn blank(rows: Vec<Row>, pairs: u32) -> Definition {
         measure: Measure {
             metric: crate::definition::AUTHORITATIVE_METRIC.to_owned(),
             measure_differing_rows: false,
+            rows: Vec::new(),
             run: RunDefinition { seed: 1, pairs, ..RunDefinition::default() },
             gate,
         },

@@ -107,7 +107,8 @@ pub(crate) fn take(built: &Path, to: &Path, paths: &HostPaths) -> Result<Artifac
     Ok(artifact)
 }
 
-fn place(bytes: &[u8], to: &Path) -> io::Result<()> {
+/// Writes an executable, whole or not at all.
+pub(crate) fn place(bytes: &[u8], to: &Path) -> io::Result<()> {
     let folder = to.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     fs::create_dir_all(folder)?;
     let mut file = tempfile::NamedTempFile::new_in(folder)?;

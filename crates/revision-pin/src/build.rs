@@ -17,6 +17,7 @@ use crate::manifest::{Metadata, ProtocolNeedsUpdating};
 use crate::messages::{self, Message, Origin, origin};
 use crate::record::{BUILD_SCHEMA, BUILD_VERSION, BuildRecord, Toolchain, UnitCounts};
 use crate::seed::{Seeded, Units};
+use crate::store::{Entry, Stored};
 use crate::wrapper::{self, PathMapping};
 use crate::{Checkout, CheckoutError, CommitId, Recipe, RecipeError};
 
@@ -33,6 +34,7 @@ pub struct Builder {
     time_limit: Option<Duration>,
     free_bytes: u64,
     node_lock: Option<PathBuf>,
+    store: Option<PathBuf>,
     cancel: CancelToken,
 }
 
@@ -206,6 +208,7 @@ impl Builder {
             time_limit: None,
             free_bytes: FREE_BYTES,
             node_lock: Some(NodeLock::default_directory()),
+            store: None,
             cancel: CancelToken::new(),
         })
     }
@@ -258,6 +261,15 @@ impl Builder {
         self
     }
 
+    /// Keeps artifacts in this folder, and takes one over that was built of the same commit, patches, recipe, lock file,
+    /// environment, configuration files and tools. The record says so. An artifact whose bytes depend on where it was
+    /// built is never kept.
+    #[must_use]
+    pub fn store(mut self, folder: Option<PathBuf>) -> Self {
+        self.store = folder;
+        self
+    }
+
     /// The token that stops a build.
     #[must_use]
     pub fn cancel(mut self, token: CancelToken) -> Self {
@@ -306,6 +318,13 @@ impl Builder {
         if self.recipe.locked && !lockfile.is_file() {
             return Err(BuildError::NoLockfile { commit: build.commit });
         }
+        let lockfile_sha256 = Sha256::of_file(&lockfile).ok().map(|(sha256, _)| sha256);
+        let entry = build.entry(lockfile_sha256)?;
+        if let Some(built) =
+            entry.as_ref().map(|entry| build.take_over(entry, artifact)).transpose()?.flatten()
+        {
+            return Ok(built);
+        }
         let seeded = seed.map(|seed| build.seed(seed)).transpose()?;
         let (seeded, origins) = seeded.unzip();
         let origins = origins.unwrap_or_default();
@@ -315,7 +334,6 @@ impl Builder {
         let paths = build.paths.with(origins.iter().map(|origin| (origin.clone(), "{seed}")));
         let artifact_record = artifact::take(made.0, artifact, &paths)?;
         build.list_units(&messages, origins)?;
-        let lockfile_sha256 = Sha256::of_file(&lockfile).ok().map(|(sha256, _)| sha256);
         let made = Made {
             package_version: package.version.clone(),
             features: made.1,
@@ -324,7 +342,12 @@ impl Builder {
             units,
             artifact: artifact_record,
         };
-        Ok(Built { artifact: artifact.to_owned(), record: build.record(&finished, made)? })
+        let record = build.record(&finished, made)?;
+        if let Some(entry) = entry {
+            let log = build.folder.join(BUILD_LOG);
+            entry.keep(artifact, &log, &record).map_err(build.io("keep the artifact for later builds"))?;
+        }
+        Ok(Built { artifact: artifact.to_owned(), record })
     }
 }
 
@@ -517,6 +540,27 @@ impl<'a> Build<'a> {
         Ok((seeded, units.origins))
     }
 
+    /// The place in the store of what this build would give.
+    fn entry(&self, lockfile_sha256: Option<Sha256>) -> Result<Option<Entry>, BuildError> {
+        let Some(store) = &self.builder.store else { return Ok(None) };
+        let patches: Vec<Sha256> = self.checkout.patches().iter().map(|patch| patch.sha256).collect();
+        let source = (self.commit, patches, self.checkout.submodules(), self.checkout.lfs_pointers());
+        let settings = (&self.builder.recipe, &self.composed.recorded, &self.config.files, &self.mapping);
+        let key = (source, lockfile_sha256, settings, &self.toolchain);
+        Entry::of(store, &key).map(Some).map_err(self.io("look for an earlier build"))
+    }
+
+    /// An artifact that an earlier build made of the same.
+    fn take_over(&self, entry: &Entry, artifact: &Path) -> Result<Option<Built>, BuildError> {
+        let stored = entry.take(artifact).map_err(self.io("take over the artifact of an earlier build"))?;
+        let Some(Stored { mut record, log }) = stored else { return Ok(None) };
+        record.artifact.check(artifact)?;
+        fs::write(self.folder.join(BUILD_LOG), log).map_err(self.io("write the log of the build"))?;
+        record.taken_over = true;
+        record.revision = self.checkout.pinned().clone();
+        Ok(Some(Built { artifact: artifact.to_owned(), record }))
+    }
+
     fn arguments(&self) -> Vec<String> {
         let mut arguments = self.builder.recipe.arguments();
         let jobs = self.builder.jobs.map(|jobs| ["--jobs".to_owned(), jobs.to_string()]);
@@ -635,6 +679,7 @@ impl<'a> Build<'a> {
             config_files: self.config.files.clone(),
             path_mapping: self.mapping.clone(),
             toolchain: self.toolchain.clone(),
+            taken_over: false,
             seeded: made.seeded,
             units: made.units,
             artifact: made.artifact,

@@ -45,6 +45,7 @@ mod recipe;
 mod record;
 mod repository;
 mod seed;
+mod store;
 mod wrapper;
 
 pub use artifact::{Artifact, ArtifactError};

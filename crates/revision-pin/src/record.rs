@@ -71,6 +71,9 @@ pub struct BuildRecord {
     pub path_mapping: Option<PathMapping>,
     /// The tools.
     pub toolchain: Toolchain,
+    /// Whether the artifact is that of an earlier build: nothing was compiled now, and times and units are of then.
+    #[serde(default)]
+    pub taken_over: bool,
     /// What was copied from an earlier build; nothing if it started from nothing.
     pub seeded: Option<Seeded>,
     /// How many units were compiled.

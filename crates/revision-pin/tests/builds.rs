@@ -517,3 +517,36 @@ fn the_users_repository_is_not_touched_by_a_build() {
     assert!(built.is_ok());
     assert_eq!(snapshot(&fixture.user()), before);
 }
+
+#[test]
+fn an_artifact_is_taken_over_only_where_everything_that_shapes_it_is_the_same() {
+    let fixture = Fixture::new();
+    let first = fixture.commit_package(&package("3"));
+    let second = fixture.commit(&[("dep/src/lib.rs", &package("4").pop().unwrap().1)]);
+    let store = fixture.work("store");
+    let stored = |recipe| builder(recipe, &fixture).store(Some(store.clone()));
+    let one = build(&stored(recipe()), &fixture.checkout(first, "one"), &fixture, "build-one").unwrap();
+    assert!(!one.record.taken_over);
+
+    let again = build(&stored(recipe()), &fixture.checkout(first, "two"), &fixture, "build-two").unwrap();
+    assert!(again.record.taken_over && !fixture.work("build-two/target").exists());
+    assert_eq!(
+        (&again.record.artifact.sha256, run(&again.artifact)),
+        (&one.record.artifact.sha256, run(&one.artifact))
+    );
+    let said = |name: &str| fs::read(fixture.work(name).join(revision_pin::BUILD_LOG)).unwrap();
+    assert_eq!(said("build-two"), said("build-one"));
+
+    let other =
+        build(&stored(recipe()), &fixture.checkout(second, "three"), &fixture, "build-three").unwrap();
+    let mut flags = recipe();
+    flags.env.insert("RUSTFLAGS".to_owned(), "-C opt-level=1".to_owned());
+    let flagged = build(&stored(flags), &fixture.checkout(first, "four"), &fixture, "build-four").unwrap();
+    assert!(!other.record.taken_over && !flagged.record.taken_over);
+
+    for entry in fs::read_dir(&store).unwrap() {
+        fs::write(entry.unwrap().path().join("artifact"), "something else").unwrap();
+    }
+    let changed = build(&stored(recipe()), &fixture.checkout(first, "five"), &fixture, "build-five");
+    assert!(matches!(changed, Err(BuildError::Artifact(_))), "{changed:?}");
+}

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::item::{Check, Item, ItemId, Seen};
 use super::{Context, engine_name, in_pressure, in_request};
-use crate::canonical_report::{Admission, Pressure, PressureKind, RequestUuid};
+use crate::canonical_report::{Admission, Pool, Pressure, PressureKind, RequestUuid};
 use crate::definition::Engine;
 
 const RECORDS: &str = "/coverage/pressure/records";
@@ -185,7 +185,11 @@ fn one_request_left(at: usize, record: &Pressure, check: &mut Check) {
 pub(super) fn readmitted(context: &Context<'_>) -> Item {
     let mut check = Check::new(ItemId::Readmitted);
     let (mut total, mut longest) = (0_u64, 0.0_f64);
+    let mut before: HashMap<(RequestUuid, Pool), &Pressure> = HashMap::new();
     for (at, record) in records(context) {
+        if let Some(earlier) = before.insert((record.uuid, record.pool), record) {
+            admitted_in_between((at, record), earlier, &mut check);
+        }
         let Some(readmitted) = record.readmitted_at_ms else {
             check.at(false, || {
                 (in_pressure(at, "readmitted_at_ms"), "a time: every record is readmitted".to_owned())
@@ -205,6 +209,18 @@ pub(super) fn readmitted(context: &Context<'_>) -> Item {
     check.count("readmitted_pressure_events", total);
     check.count("longest_eviction_ms", longest);
     check.finish(context.bytes)
+}
+
+/// A request that has lost its blocks has none to lose until it is admitted again: otherwise one event is counted twice.
+fn admitted_in_between((at, record): (usize, &Pressure), earlier: &Pressure, check: &mut Check) {
+    check.at(earlier.readmitted_at_ms.is_none_or(|readmitted| readmitted <= record.at_ms), || {
+        let expected = format!(
+            "not before the request was admitted again at {:?}, after its event at {:?}",
+            earlier.readmitted_at_ms.unwrap_or_default(),
+            earlier.at_ms
+        );
+        (in_pressure(at, "at_ms"), expected)
+    });
 }
 
 /// The request had been admitted before the event, and its next admission in the same pool is the stated one.

@@ -263,6 +263,44 @@ fn a_pressure_record_cannot_vanish() {
     assert_eq!(ids(&coverage(VA, &edited)), ["q2.pressure_band", "q2.pressure_links"]);
 }
 
+/// The report of a harness that records its first pressure event twice and does everything else right: the request lists
+/// both records, both are readmitted at the next admission, and the totals agree.
+fn first_event_twice(name: &str) -> Vec<u8> {
+    let mut value: serde_json::Value = serde_json::from_slice(&report(name)).expect("JSON");
+    let pressure = &mut value["coverage"]["pressure"];
+    for total in ["vllm_preemptions_total", "sglang_retractions_total"] {
+        let count = pressure[total].as_u64().expect("a count");
+        pressure[total] = (count + u64::from(count > 0)).into();
+    }
+    let records = pressure["records"].as_array_mut().expect("records");
+    records.insert(0, records[0].clone());
+    for (at, record) in records.iter_mut().enumerate() {
+        record["pressure_ordinal"] = at.into();
+    }
+    let uuid = records[0]["request_uuid"].clone();
+    for request in value["per_request"].as_array_mut().expect("requests") {
+        let is_first = request["uuid"] == uuid;
+        let listed = request["pressure_record_ordinals"].as_array_mut().expect("a list");
+        for ordinal in listed.iter_mut() {
+            *ordinal = (ordinal.as_u64().expect("an ordinal") + 1).into();
+        }
+        if is_first {
+            listed.insert(0, 0.into());
+        }
+    }
+    serde_json::to_vec(&value).expect("JSON")
+}
+
+#[test]
+fn an_event_that_is_recorded_twice_is_noticed_whatever_agrees() {
+    for name in [VA, VD, SA, SD] {
+        let coverage = coverage(name, &first_event_twice(name));
+        let [(ItemId::Readmitted, finding)] = complaints(&coverage)[..] else { panic!("{name}: {coverage}") };
+        assert_eq!(finding.pointer, "/coverage/pressure/records/1/at_ms");
+        assert!(finding.expected.starts_with("not before the request was admitted again at "), "{finding}");
+    }
+}
+
 #[test]
 fn cycling_is_bounded() {
     let row = row(QUEUED);

@@ -42,6 +42,7 @@ impl Definition {
             "build.max_growth",
             format!("must be 0 to {MAX_GROWTH}; growth beyond that needs a review of kind \"growth\""),
         )?;
+        self.check_profile()?;
         self.check_patches()?;
         self.check_one_sided_patches()?;
         self.check_trace()?;
@@ -159,19 +160,41 @@ impl Definition {
             "measure.gate.pairs",
             format!("must be measure.run.pairs, {pairs}, found {}", measure.gate.pairs),
         )?;
+        self.check_measured_rows()?;
         let rows = measure.gate.diagnostics.rows;
+        let measured = self.rows.iter().filter(|row| self.is_asked_for(&row.name)).count();
         require(
-            usize::try_from(rows).is_ok_and(|rows| rows == self.rows.len()),
+            usize::try_from(rows).is_ok_and(|rows| rows == measured),
             "measure.gate.diagnostics.rows",
-            format!(
-                "must be the number of rows, {}, found {rows}: they share the false-alarm rate",
-                self.rows.len()
-            ),
+            format!("must be the number of rows, {measured}, found {rows}: they share the false-alarm rate"),
         )?;
         match measure.gate.prepare() {
             Ok(_) => Ok(()),
             Err(error) => wrong("measure.gate", with_causes(&error)),
         }
+    }
+}
+
+impl Definition {
+    fn check_measured_rows(&self) -> Checked {
+        let mut names = BTreeSet::new();
+        for (index, name) in self.measure.rows.iter().enumerate() {
+            let key = format!("measure.rows[{index}]");
+            let is_row = self.rows.iter().any(|row| row.name == *name);
+            require(is_row, key.clone(), format!("{name:?} is no row of this campaign"))?;
+            require(names.insert(name), key, format!("{name:?} is named twice"))?;
+        }
+        Ok(())
+    }
+
+    /// Debug assertions and missing optimisation change what is measured beyond anything a gate could judge (P4).
+    fn check_profile(&self) -> Checked {
+        let profile = self.build.profile.as_str();
+        require(
+            !matches!(profile, "dev" | "debug" | "test"),
+            "build.profile",
+            format!("{profile:?} is a debug build; an artifact is built with release or a profile like it"),
+        )
     }
 }
 

@@ -74,6 +74,17 @@ fn one_fault_one_message() {
     check("seed = 1", "seed = 1\npairs = 7", "key measure.run.pairs");
     check("seed = 1", "seed = 1\npairs = 58", "key measure.gate.pairs: must be measure.run.pairs, 58");
     check("rows = 1", "rows = 4", "key measure.gate.diagnostics.rows");
+    let asked = |names: &str| format!("[measure]\nrows = [{names}]\n[measure.run]");
+    check("[measure.run]", &asked("\"x\""), "key measure.rows[0]: \"x\" is no row of this campaign");
+    check(
+        "[measure.run]",
+        &asked("\"vllm-aggregated\", \"vllm-aggregated\""),
+        "measure.rows[1]: \"vllm-aggregated\" is named twice",
+    );
+    for profile in ["dev", "debug", "test"] {
+        let build = format!("[build]\nprofile = {profile:?}\n[measure.run]");
+        check("[measure.run]", &build, "is a debug build; an artifact is built with release");
+    }
     check(
         "[measure.gate.diagnostics]",
         "[measure.gate]\nconfidence = 1.0\n[measure.gate.diagnostics]",

@@ -54,6 +54,22 @@ fn one_fault_in_a_record_one_message() {
         ("\"/per_request/*/decode_worker_idx\"", "\"/*/*\"", "at least two steps"),
         ("\"running 1 test\"", "\"\"", "regression_test.proof: must not be empty"),
         ("command = [\"cargo\", \"test\", \"ties\"]", "command = []", "must name a program"),
+        (
+            "command = ",
+            "file = [{ path = \"../x\", text = \"\" }]\ncommand = ",
+            "file[0].path: expected a path below",
+        ),
+        (
+            "command = ",
+            "file = [{ path = \"/x\", text = \"\" }]\ncommand = ",
+            "file[0].path: expected a path below",
+        ),
+        (
+            "command = ",
+            "file = [{ path = \".git/x\", text = \"\" }]\ncommand = ",
+            "file[0].path: expected a path",
+        ),
+        ("command = ", "file = [{ path = \"x\", txt = \"\" }]\ncommand = ", "did you mean `text`"),
         ("disposition", "dispositoin", "dispositoin"),
         ("reviewer = \"maintainers\"\n", "", "missing field `reviewer`"),
     ] {

@@ -5,8 +5,8 @@ use std::fmt::{self, Write};
 use crate::coverage::Coverage;
 use crate::lifecycle::{LifecycleEvidence, LifecycleOutcome};
 use crate::record::{
-    Both, Classification, DifferenceRecord, ExceptionReport, MeasureRecord, PlaceRecord, RowOutcome,
-    RowRecord, Side,
+    Both, BuildDifference, Classification, DifferenceRecord, ExceptionReport, MeasureRecord, PlaceRecord,
+    RowOutcome, RowRecord, Side,
 };
 
 use super::Report;
@@ -367,6 +367,19 @@ fn revisions(report: &Report, out: &mut String) -> fmt::Result {
         growth.size_ratio * 100.0,
         growth.text_ratio * 100.0
     )?;
+    for difference in &report.build.differences {
+        let BuildDifference { subject, baseline, candidate } = difference;
+        writeln!(out, "- built differently, as reviewed: {subject} is {baseline} and {candidate}")?;
+    }
+    for side in Side::BOTH {
+        if artifacts.get(side).is_taken_over() {
+            writeln!(
+                out,
+                "- the artifact of the {} is that of an earlier build of exactly the same",
+                side.name()
+            )?;
+        }
+    }
     writeln!(out, "- relationship: {}{}", report.pin.ancestry, stated(report))?;
     for patch in &report.pin.patches {
         writeln!(out, "- patch {} ({:?}, {:?}) `{}`", patch.file, patch.kind, patch.revision, patch.sha256)?;

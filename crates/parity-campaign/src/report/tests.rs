@@ -1,8 +1,9 @@
 use std::collections::BTreeMap;
 
 use super::*;
+use crate::campaign::{all_labels, asked_for, measurable};
 use crate::definition::{Review, ReviewKind};
-use crate::record::{Both, Growth};
+use crate::record::{Both, Growth, Measurable};
 
 fn row(outcome: RowOutcome) -> RowRecord {
     RowRecord {
@@ -77,8 +78,33 @@ fn reviews_that_lift_nothing_are_stale() {
         (growth(0.06, 0.05), vec!["growth text", "exclusion /planner/html_report_path"]),
         (growth(0.0, 0.0), vec!["growth size", "growth text", "exclusion /planner/html_report_path"]),
     ] {
-        assert_eq!(stale_reviews(&reviews, growth, 0.05, &[], &[row(RowOutcome::Match)]), expected);
+        assert_eq!(stale_reviews(&reviews, growth, 0.05, &[], &[], &[row(RowOutcome::Match)]), expected);
     }
+}
+
+#[test]
+fn a_row_that_was_not_asked_for_is_no_pass_and_the_verdict_says_what_it_is_of() {
+    use PerformanceVerdict::{NotMeasured, Pass};
+    let mut definition = crate::definition::tests::good();
+    let mut other = definition.rows[0].clone();
+    other.name = "other".into();
+    definition.rows.push(other);
+    let named = |name: &str, verdict| MeasureRecord { row: name.into(), ..measured(verdict) };
+    let records = [named("vllm-aggregated", Pass), named("other", NotMeasured)];
+    assert_eq!(performance_verdict(&asked_for(&definition, &records)), PerformanceVerdict::Inconclusive);
+    assert!(!all_labels(&definition, &records).iter().any(|label| label.contains("IN PART")));
+
+    definition.measure.rows = vec!["vllm-aggregated".into()];
+    let matching = |name: &str| RowRecord { row: name.into(), ..row(RowOutcome::Match) };
+    let decision = |name: &str| measurable(&definition, &matching(name), None);
+    assert!(matches!(decision("vllm-aggregated"), Measurable::Yes));
+    let Measurable::No { reason } = decision("other") else { panic!("it was not asked for") };
+    assert_eq!(reason, "not asked for: measure.rows does not name it");
+    assert_eq!(performance_verdict(&asked_for(&definition, &records)), Pass);
+    let part = "IN PART: 1 of 2 rows asked to be measured: vllm-aggregated";
+    assert!(all_labels(&definition, &records).iter().any(|label| label == part));
+    let unmeasured = [named("vllm-aggregated", NotMeasured), named("other", NotMeasured)];
+    assert_eq!(performance_verdict(&asked_for(&definition, &unmeasured)), NotMeasured);
 }
 
 #[test]

@@ -20,6 +20,8 @@ use crate::stage::Stage;
 use crate::stage::pin::Checkouts;
 use crate::stage::run::harness_run;
 
+mod alike;
+
 /// Both artifacts, and what a reviewer must decide about them.
 pub(crate) struct Built {
     pub(crate) harness: Both<PathBuf>,
@@ -58,7 +60,7 @@ fn build_again(
                     format!("{name}: the artifact has digest {found}, this campaign began with {recorded}");
                 return Err(CampaignError::new(Stage::Build, Cause::HostUnfit, message));
             }
-            seed = Some(folder);
+            seed = if built.taken_over { seed } else { Some(folder) };
         }
         harnesses.push(kept);
     }
@@ -84,18 +86,16 @@ fn build_first(context: &mut Context<'_>, pinned: &Checkouts) -> Result<Built, C
         remove_if_there(&left).at(Stage::Build, Cause::HostUnfit)?;
     }
     let definition = context.definition();
+    let differences = alike::check_sources(definition, pinned)?;
     let folder = |side: Side| context.work.join("build").join(side.letter());
     let folders = Both { baseline: folder(Side::Baseline), candidate: folder(Side::Candidate) };
     let seed = context.options.seed.clone();
     let baseline =
         one(context, Side::Baseline, &pinned.checkouts.baseline, &folders.baseline, seed.as_deref())?;
-    let candidate = one(
-        context,
-        Side::Candidate,
-        &pinned.checkouts.candidate,
-        &folders.candidate,
-        Some(&folders.baseline),
-    )?;
+    // An artifact that was taken over has left nothing to start from.
+    let seed = if baseline.1.taken_over { seed.as_deref() } else { Some(folders.baseline.as_path()) };
+    let candidate = one(context, Side::Candidate, &pinned.checkouts.candidate, &folders.candidate, seed)?;
+    let differences = alike::check_builds(definition, differences, [&baseline.1, &candidate.1])?;
     let comparison = baseline.1.compare(&candidate.1);
     refuse_equal(definition, &comparison)?;
     let harness = Both { baseline: baseline.0, candidate: candidate.0 };
@@ -106,6 +106,7 @@ fn build_first(context: &mut Context<'_>, pinned: &Checkouts) -> Result<Built, C
         artifacts: Both { baseline: describe(&baseline.1)?, candidate: describe(&candidate.1)? },
         growth: growth(&comparison),
         equal_artifacts: comparison.same_artifact,
+        differences,
     };
     context.record(Stage::Build, RECORD, &record)?;
     let stops = growth_stops(definition, record.growth);
@@ -145,6 +146,7 @@ fn one(
         .time_limit(Duration::from_secs(definition.build.time_limit_s))
         .free_bytes(definition.host.free_disk_bytes)
         .node_lock(Some(context.options.node_lock.clone()))
+        .store(context.options.artifacts.clone())
         .cancel(context.cancel.clone());
     let artifact = context.work.join(ARTIFACTS).join(side.letter());
     fs::create_dir_all(&artifact).at(Stage::Build, Cause::HostUnfit)?;

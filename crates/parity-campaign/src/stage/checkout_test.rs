@@ -1,13 +1,15 @@
 //! A test of a revision's own, run in its checkout: what an exception record or a lifecycle rests on.
 
 use std::fs;
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use cpu_placement::{LockError, NodeLock, Outcome, Output, Run, SpawnError};
 
 use crate::context::Context;
 use crate::error::{At, CampaignError, Cause};
+use crate::exception::TestFile;
 use crate::record::{Side, TestEnd};
 use crate::stage::Stage;
 
@@ -17,6 +19,8 @@ pub(crate) struct CheckoutTest<'a> {
     pub(crate) stage: Stage,
     /// What its outputs are named after.
     pub(crate) label: String,
+    /// Put into the checkout for as long as it runs.
+    pub(crate) files: &'a [TestFile],
     /// Must succeed first.
     pub(crate) prepare: &'a [String],
     /// The test.
@@ -44,12 +48,31 @@ impl CheckoutTest<'_> {
                 LockError::Cancelled { .. } => CampaignError::cancelled(self.stage),
                 other => CampaignError::new(self.stage, Cause::HostUnfit, other),
             })?;
+        let checkout = context.work.join("checkout").join(side.letter());
+        let placed = match Placed::put(&checkout, self.files).at(self.stage, Cause::HostUnfit)? {
+            Ok(placed) => placed,
+            Err(path) => {
+                let why = format!("the revision has a file {} of its own", path.display());
+                return Ok(TestEnd::NotRun { why });
+            }
+        };
+        let end = self.prepare_and_run(context, side, &folder);
+        placed.remove().at(self.stage, Cause::HostUnfit)?;
+        end
+    }
+
+    fn prepare_and_run(
+        &self,
+        context: &Context<'_>,
+        side: Side,
+        folder: &Path,
+    ) -> Result<TestEnd, CampaignError> {
         let prepared = match self.prepare.is_empty() {
             true => TestEnd::Passed,
-            false => self.start(context, self.prepare, side, &folder, "prepare")?,
+            false => self.start(context, self.prepare, side, folder, "prepare")?,
         };
         match prepared {
-            TestEnd::Passed => self.start(context, self.command, side, &folder, TEST),
+            TestEnd::Passed => self.start(context, self.command, side, folder, TEST),
             TestEnd::Failed => Ok(TestEnd::NotRun { why: "its preparation failed".to_owned() }),
             not_run @ TestEnd::NotRun { .. } => Ok(not_run),
         }
@@ -117,6 +140,50 @@ impl CheckoutTest<'_> {
     }
 }
 
+/// Files of a test in a checkout, and the folders that were made for them.
+struct Placed {
+    files: Vec<PathBuf>,
+    folders: Vec<PathBuf>,
+}
+
+impl Placed {
+    /// Puts every file at its place; a path that is taken is given back, and nothing is left behind.
+    fn put(checkout: &Path, files: &[TestFile]) -> io::Result<Result<Self, PathBuf>> {
+        let mut placed = Placed { files: Vec::new(), folders: Vec::new() };
+        for file in files {
+            let path = checkout.join(&file.path);
+            if path.symlink_metadata().is_ok() {
+                placed.remove()?;
+                return Ok(Err(file.path.clone()));
+            }
+            placed.make_folders(path.parent().unwrap_or(checkout))?;
+            fs::write(&path, &file.text)?;
+            placed.files.push(path);
+        }
+        Ok(Ok(placed))
+    }
+
+    fn make_folders(&mut self, folder: &Path) -> io::Result<()> {
+        let missing: Vec<&Path> = folder.ancestors().take_while(|folder| !folder.is_dir()).collect();
+        for folder in missing.into_iter().rev() {
+            fs::create_dir(folder)?;
+            self.folders.push(folder.to_owned());
+        }
+        Ok(())
+    }
+
+    /// Takes the files away again, and the folders with whatever the test left in them.
+    fn remove(self) -> io::Result<()> {
+        for file in self.files.iter().filter(|file| file.exists()) {
+            fs::remove_file(file)?;
+        }
+        for folder in self.folders.iter().filter(|folder| folder.exists()) {
+            fs::remove_dir_all(folder)?;
+        }
+        Ok(())
+    }
+}
+
 /// How many tests Rust's own runner says it ran, over all its summaries; `None` when there is no summary.
 fn counted(said: &str) -> Option<u64> {
     let summaries = said.lines().filter_map(|line| line.trim().strip_prefix("test result: "));
@@ -156,6 +223,32 @@ mod tests {
         ] {
             assert_eq!(end(outcome, 7).to_string(), expected);
         }
+    }
+
+    #[test]
+    fn files_of_a_test_come_and_go_and_nothing_of_the_revision_is_touched() {
+        let checkout = tempfile::tempdir().expect("a folder");
+        let at = |path: &str| checkout.path().join(path);
+        fs::create_dir(at("src")).expect("a folder");
+        fs::write(at("src/lib.rs"), "its own").expect("a file");
+        let file = |path: &str| TestFile { path: path.into(), text: "text".to_owned() };
+        let names = || {
+            let entries = fs::read_dir(checkout.path()).expect("entries");
+            entries.map(|entry| entry.expect("an entry").file_name()).collect::<Vec<_>>()
+        };
+
+        let files = [file("tests/of/it.rs"), file("src/more.rs")];
+        let placed = Placed::put(checkout.path(), &files).expect("room").expect("no such files");
+        assert_eq!(fs::read_to_string(at("tests/of/it.rs")).expect("a file"), "text");
+        fs::write(at("tests/left"), "by the test").expect("a file");
+        placed.remove().expect("they are ours");
+        assert_eq!(names(), ["src"]);
+        assert!(!at("src/more.rs").exists());
+
+        let taken = Placed::put(checkout.path(), &[file("new/a.rs"), file("src/lib.rs")]).expect("room");
+        assert_eq!(taken.err(), Some(PathBuf::from("src/lib.rs")));
+        assert_eq!(names(), ["src"]);
+        assert_eq!(fs::read_to_string(at("src/lib.rs")).expect("a file"), "its own");
     }
 
     #[test]

@@ -171,6 +171,7 @@ fn test(context: &mut Context<'_>, exception: &Exception, side: Side) -> Result<
         stage: Stage::Classify,
         label: format!("exception-{name}"),
         prepare: &test.prepare,
+        files: &test.files,
         command: &test.command,
         proof: &test.proof,
         time_limit_s: test.time_limit_s,

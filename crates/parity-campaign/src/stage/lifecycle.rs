@@ -190,6 +190,7 @@ fn run_test(
         stage: Stage::Lifecycle,
         label: format!("lifecycle-{}", test.name),
         prepare: &test.prepare,
+        files: &[],
         command: &test.command,
         proof: &test.proof,
         time_limit_s: test.time_limit_s,
