@@ -1,7 +1,8 @@
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use command_line::{Exit, MessageFormat};
+use parity_campaign::ProfileWhen;
 use parity_campaign::demo::Fault;
 
 use crate::{demo, exceptions, jobs, qualify, run, verify};
@@ -56,6 +57,39 @@ pub(crate) struct RunArgs {
     pub(crate) executor: ExecutorArg,
     #[command(flatten)]
     pub(crate) place: PlaceArgs,
+    #[command(flatten)]
+    pub(crate) profile: ProfileArgs,
+}
+
+/// What is looked into after a measurement.
+#[derive(Debug, Args)]
+pub(crate) struct ProfileArgs {
+    /// When both arms of a row are profiled after its measurement, with `perf`; a profile decides nothing. A job of a scheduler
+    /// profiles on a fail
+    #[arg(long, value_enum, default_value_t, value_name = "WHEN")]
+    pub(crate) profile: When,
+}
+
+/// When both arms are profiled.
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+pub(crate) enum When {
+    /// When the row is too slow
+    #[default]
+    OnFail,
+    /// Whenever a row was measured
+    Always,
+    /// Never
+    Never,
+}
+
+impl From<When> for ProfileWhen {
+    fn from(when: When) -> Self {
+        match when {
+            When::OnFail => ProfileWhen::OnFail,
+            When::Always => ProfileWhen::Always,
+            When::Never => ProfileWhen::Never,
+        }
+    }
 }
 
 /// What works the rows off.
@@ -140,6 +174,8 @@ pub(crate) struct ResumeArgs {
     pub(crate) campaign: PathBuf,
     #[command(flatten)]
     pub(crate) place: PlaceArgs,
+    #[command(flatten)]
+    pub(crate) profile: ProfileArgs,
 }
 
 /// Search a capacity.

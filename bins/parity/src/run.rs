@@ -16,13 +16,15 @@ pub(crate) fn run(args: &RunArgs, format: MessageFormat) -> Result<Exit, Failure
         ExecutorArg::Local => Executor::Local,
         ExecutorArg::Slurm => Executor::Slurm,
     };
+    options.profile = args.profile.profile.into();
     let report = campaign(&file, &options, format)?;
     Ok(exit_of(&report))
 }
 
 pub(crate) fn resume(args: &ResumeArgs, format: MessageFormat) -> Result<Exit, Failure> {
     let file = read_campaign(&args.campaign)?;
-    let options = options(&args.dir, &args.place);
+    let mut options = options(&args.dir, &args.place);
+    options.profile = args.profile.profile.into();
     let report = under_signals(format, |cancel, console| resume_campaign(&file, &options, cancel, console))?;
     Console::new(format).finish(&report)?;
     Ok(exit_of(&report))

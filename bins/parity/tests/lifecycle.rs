@@ -31,7 +31,7 @@ fn by_test(name: &str, command: &str) -> String {
 /// Plays it with an honest candidate.
 fn play(extra: &str, codes: &[i32], says: &[&str]) -> Scene {
     let scene = Scene::new(&StandIn::new(HARMLESS), extra);
-    scene.check(codes, says);
+    scene.check(scene.command(), codes, says);
     scene
 }
 
@@ -131,5 +131,9 @@ fn a_harness_that_fails_in_a_lifecycle_only_fails_it() {
     let counter = folder.path().join("count");
     let script = format!("counter {}\nnth 9 exit 3", counter.display());
     let scene = Scene::new(&StandIn::new(&script), &by_row("preemption-edge", "vllm-aggregated", &[]));
-    scene.check(&[1], &["semantic: **FAIL**", "candidate: the harness exited with status 3"]);
+    scene.check(
+        scene.command(),
+        &[1],
+        &["semantic: **FAIL**", "candidate: the harness exited with status 3"],
+    );
 }

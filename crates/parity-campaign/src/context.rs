@@ -15,6 +15,7 @@ use crate::error::{At, CampaignError, Cause};
 use crate::exception::Exception;
 use crate::executor::Executor;
 use crate::executor::order::JOBS;
+use crate::profile::ProfileWhen;
 use crate::scratch::{ScratchClaim, remove_leftovers};
 use crate::stage::Stage;
 
@@ -38,6 +39,8 @@ pub struct Options {
     pub artifacts: Option<PathBuf>,
     /// What works the rows off. A campaign that is resumed goes on with the one it began with.
     pub executor: Executor,
+    /// When both arms of a row are profiled.
+    pub profile: ProfileWhen,
     /// Keep the scratch folder when the campaign ends, for an investigation.
     pub keep_work: bool,
 }
@@ -55,6 +58,7 @@ impl Options {
             seed: None,
             artifacts: None,
             executor: Executor::Local,
+            profile: ProfileWhen::default(),
             keep_work: false,
         }
     }

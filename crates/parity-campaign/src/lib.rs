@@ -30,6 +30,7 @@ mod exception;
 mod executor;
 mod harness;
 mod lifecycle;
+mod profile;
 mod recompute;
 mod record;
 mod report;
@@ -51,6 +52,7 @@ pub use executor::slurm::{Condition, Slurm, cancel_campaign};
 pub use executor::status::{CampaignStatus, RowStatus, status};
 pub use harness::{missing_flags, needed_flags, row_options};
 pub use lifecycle::{LifecycleEvidence, LifecycleOutcome, LifecycleRecord, LifecycleWindow};
+pub use profile::{FunctionSamples, Profile, ProfileSummary, ProfileWhen};
 pub use recompute::{RecomputeError, Recomputed, read_report, recompute};
 pub use record::{
     AppliedPatch, ArtifactRecord, Both, BuildDifference, BuildRecord, CanonicalDigest, CanonicalRecord,

@@ -36,6 +36,7 @@ use crate::stage::measure::{judged, not_measured};
 use crate::stage::run::{REPETITION_KIND, metric_missing};
 
 mod lifecycle;
+mod profile;
 
 use lifecycle::kept_reports;
 
@@ -475,6 +476,7 @@ impl Check<'_> {
             self.disagree(format!("{what}: the judgement does not follow from the attempts"));
         }
         self.may_be_measured(stated);
+        self.profile(stated);
         found
     }
 

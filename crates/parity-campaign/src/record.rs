@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::coverage::{Coverage, Drift};
 use crate::definition::{PatchKind, PatchTarget};
 use crate::divergence::Divergence;
+use crate::profile::Profile;
 
 /// Which of the two revisions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -439,6 +440,9 @@ pub struct MeasureRecord {
     pub attempts: BTreeMap<String, u64>,
     /// How long the row took.
     pub wall_ms: u64,
+    /// Where the arms differ, when both were profiled after the measurement (M11).
+    #[serde(default)]
+    pub profile: Option<Profile>,
 }
 
 /// A median ratio with its bounds.

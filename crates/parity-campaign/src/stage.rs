@@ -94,6 +94,7 @@ pub(crate) mod lifecycle;
 pub(crate) mod measure;
 pub(crate) mod pin;
 pub(crate) mod place;
+pub(crate) mod profile;
 pub(crate) mod run;
 pub(crate) mod search;
 pub(crate) mod slice;

@@ -16,6 +16,7 @@
 //! | `hang` | sleeps until it is killed |
 //! | `sleep MS` | sleeps first |
 //! | `stderr BYTES`, `stdout BYTES` | writes that much first |
+//! | `burn MS` | uses so much CPU time in a function called `hot_function` |
 //! | `fill` | writes to a file in its working directory until the disk is full |
 //! | `grandchild SECONDS FILE` | starts a process that outlives this one, and writes its id to the file |
 //! | `malformed-report`, `malformed-timing` | cuts the record in half |

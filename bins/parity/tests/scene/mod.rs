@@ -50,9 +50,9 @@ impl Scene {
         command
     }
 
-    /// Runs it, and checks its exit code and what it says; what its evidence says must follow from it.
-    pub(crate) fn check(&self, codes: &[i32], says: &[&str]) {
-        let output = self.command().output().expect("the command runs");
+    /// Runs a command on it, and checks its exit code and what it says; what its evidence says must follow from it.
+    pub(crate) fn check(&self, mut command: Command, codes: &[i32], says: &[&str]) -> String {
+        let output = command.output().expect("the command runs");
         let (stdout, stderr) =
             (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         let text = format!("{stdout}{stderr}");
@@ -65,6 +65,7 @@ impl Scene {
             let found = parity_campaign::recompute(&self.out()).expect("a bundle");
             assert!(found.agrees(), "{:#?}", found.disagreements);
         }
+        text
     }
 
     /// Edits one file of the bundle; the conclusions that no longer follow must be named.

@@ -4,6 +4,7 @@ use std::fmt::{self, Write};
 
 use crate::coverage::Coverage;
 use crate::lifecycle::{LifecycleEvidence, LifecycleOutcome};
+use crate::profile::{Profile, ProfileSummary};
 use crate::record::{
     Both, BuildDifference, Classification, DifferenceRecord, ExceptionReport, MeasureRecord, PlaceRecord,
     RowOutcome, RowRecord, Side,
@@ -40,6 +41,7 @@ fn render(report: &Report, out: &mut String) -> fmt::Result {
     rows_table(report, out)?;
     if !report.measurements.is_empty() {
         performance_table(report, out)?;
+        profiles(report, out)?;
     }
     bullet_list(out, "Stop for review", &report.stops)?;
     for row in &report.rows {
@@ -179,6 +181,54 @@ fn performance_row(row: &MeasureRecord, out: &mut String) -> fmt::Result {
         }
         None => writeln!(out, " - | - | - | - |"),
     }
+}
+
+fn profiles(report: &Report, out: &mut String) -> fmt::Result {
+    for row in &report.measurements {
+        match &row.profile {
+            None => {}
+            Some(Profile::Unavailable { reason }) => {
+                writeln!(out, "- {}: profile unavailable: {}", row.row, cell(reason))?;
+            }
+            Some(Profile::Taken(found)) => profile(&row.row, found, out)?,
+        }
+    }
+    writeln!(out)
+}
+
+/// Own time by function; whoever looks for the regression begins at the top.
+fn profile(row: &str, found: &ProfileSummary, out: &mut String) -> fmt::Result {
+    let work = if found.equal_work { "equal work" } else { "unequal work" };
+    writeln!(
+        out,
+        "\nProfile of {row}, {work}: own time per process by {} ({} at {} Hz; {} and {} samples of {} and {} processes)\n",
+        found.tool,
+        found.event,
+        found.frequency_hz,
+        found.samples.baseline,
+        found.samples.candidate,
+        found.runs.baseline,
+        found.runs.candidate
+    )?;
+    writeln!(out, "| function | baseline ms | share | candidate ms | share |\n|---|---|---|---|---|")?;
+    for function in &found.functions {
+        let ms = |side| found.self_ms(function, side);
+        let share = |side| found.share_ratio(function, side) * 100.0;
+        writeln!(
+            out,
+            "| `{}` | {:.2} | {:.1} % | {:.2} | {:.1} % |",
+            cell(&function.function),
+            ms(Side::Baseline),
+            share(Side::Baseline),
+            ms(Side::Candidate),
+            share(Side::Candidate)
+        )?;
+    }
+    let unresolved = found.unresolved_samples.baseline.saturating_add(found.unresolved_samples.candidate);
+    if unresolved > 0 {
+        writeln!(out, "\n{unresolved} samples are in code without a symbol.")?;
+    }
+    Ok(())
 }
 
 fn row_details(row: &RowRecord, out: &mut String) -> fmt::Result {

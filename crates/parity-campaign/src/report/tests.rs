@@ -32,6 +32,7 @@ fn measured(verdict: PerformanceVerdict) -> MeasureRecord {
         ratio: None,
         attempts: BTreeMap::new(),
         wall_ms: 0,
+        profile: None,
     }
 }
 

@@ -1,6 +1,7 @@
 //! measure and gate: interleaved pairs of one row, one process at a time, then the verdict.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -19,10 +20,12 @@ use crate::context::{Context, claim, milliseconds};
 use crate::definition::{Definition, Row};
 use crate::error::{At, CampaignError, Cause, with_causes};
 use crate::harness::{Outputs, arguments};
+use crate::profile::Profile;
 use crate::record::{Both, Measurable, MeasureRecord, PerformanceVerdict, RatioBounds, Side};
 use crate::scratch::ScratchClaim;
 use crate::stage::Stage;
 use crate::stage::build::Built;
+use crate::stage::profile::profile;
 use crate::stage::run::{harness_run, is_taken_back, last_line};
 use crate::stage::slice::Sliced;
 use crate::timing_record::TimingRecord;
@@ -251,7 +254,34 @@ pub(crate) fn measure(
         record.labels.push(UNEQUAL_WORK.to_owned());
     }
     record.wall_ms = milliseconds(start);
+    if context.options.profile.is_wanted(record.verdict) {
+        let is_equal = *decision == Measurable::Yes;
+        let taken = context.timed(Stage::Gate, |context| {
+            context.progress.note(&format!("row {}: profile of both arms", row.name));
+            take_profile(context, node, row, is_equal, cpus)
+        });
+        record.profile = Some(taken.map_err(|error| error.in_row(&row.name))?);
+    }
     Ok(record)
+}
+
+/// A profile of both arms, with the arguments and on the CPUs of the measured samples.
+fn take_profile(
+    context: &Context<'_>,
+    node: &Node,
+    row: &Row,
+    equal_work: bool,
+    cpus: &CpuSet,
+) -> Result<Profile, CampaignError> {
+    let definition = context.definition();
+    let start = |side: Side, profiler: &Path, folder: &Path, before: Vec<OsString>| {
+        let outputs = Outputs::Timing { timings: Path::new("timing.jsonl") };
+        harness_run(profiler, folder, cpus, definition)
+            .args(before)
+            .arg(node.harness.get(side))
+            .args(arguments(definition, row, &node.trace, outputs))
+    };
+    profile(context, &row.name, equal_work, &node.staging.path().join("profile"), &start)
 }
 
 fn decide(
@@ -374,6 +404,7 @@ pub(crate) fn not_measured(definition: &Definition, row: &Row, reason: String) -
         ratio: None,
         attempts: BTreeMap::new(),
         wall_ms: 0,
+        profile: None,
     }
 }
 

@@ -5,7 +5,7 @@ use std::io::{Write, stderr, stdout};
 use std::path::Path;
 use std::process::{Command, exit};
 use std::thread::sleep;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 const SCRIPT: &str = include_str!("script.txt");
 const REPORTS: [(&str, &str); 4] = [
@@ -110,6 +110,7 @@ fn act(action: &str, output: &mut Output) {
         "sleep" => sleep(Duration::from_millis(word().parse().expect("milliseconds"))),
         "stderr" => flood(&mut stderr(), word().parse().expect("bytes")),
         "stdout" => flood(&mut stdout(), word().parse().expect("bytes")),
+        "burn" => hot_function(word().parse().expect("milliseconds")),
         "fill" => fill(),
         "grandchild" => grandchild(word(), Path::new(word())),
         "metric" => output.metric = Some(word().to_owned()),
@@ -141,6 +142,19 @@ fn flood(to: &mut dyn Write, bytes: usize) {
     let whole = bytes / line.len();
     (0..whole).for_each(|_| to.write_all(&line).expect("somebody listens"));
     to.write_all(&vec![b'.'; bytes - whole * line.len()]).expect("somebody listens");
+}
+
+/// What a profile must name.
+#[inline(never)]
+fn hot_function(milliseconds: u64) {
+    let start = Instant::now();
+    let mut number = 1_u64;
+    while start.elapsed() < Duration::from_millis(milliseconds) {
+        for _ in 0..10_000 {
+            // Knuth's multiplier; the box keeps the compiler from folding the loop.
+            number = std::hint::black_box(number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
+        }
+    }
 }
 
 /// Leaves no byte free on the disk of the working directory.
