@@ -137,6 +137,11 @@ impl Ran {
         self.report["own_lag_us"]["p99"].as_f64().expect("a time")
     }
 
+    /// How long a reply had been there when it was read.
+    pub(crate) fn unread_p50_us(&self) -> f64 {
+        self.report["replayer"]["unread_us"]["p50"].as_f64().expect("a time")
+    }
+
     pub(crate) fn latency_p50_us(&self) -> f64 {
         self.report["operations"]["BatchExistKey"]["client_call_latency_us"]["p50"].as_f64().expect("a time")
     }

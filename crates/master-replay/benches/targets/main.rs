@@ -1,16 +1,18 @@
 //! What a replay costs, and whether the replayer or the master is what limits it.
 //!
-//! `cargo bench -p master-replay --bench targets -- [--check]`
+//! `cargo bench -p master-replay --bench targets -- [--check] [loading] [saturated] [paced] [latency]`
 //!
 //! Prints `what  target  measured  met|missed` per line; with `--check`, a miss exits 1. Master and replayer are two
 //! processes on the loopback interface, each bound to a CPU of its own. The bare loop that paced replays are compared with
 //! sleeps until a call is due, sends a request made once, and counts the bytes of replies; it takes turns with the
-//! replayer, five times each, and the medians are compared.
+//! replayer, five times each, and the medians are compared. Latencies are held against copies of the packets, with the
+//! kernel's times.
 
 #![expect(clippy::disallowed_methods, reason = "a benchmark measures other processes from outside")]
 #![expect(clippy::cast_precision_loss, reason = "figures for a reader")]
 
 mod bare;
+mod capture;
 mod child;
 mod material;
 
@@ -20,10 +22,16 @@ use std::process::ExitCode;
 
 use child::{Options, Ran, Served};
 use material::{Ids, Material};
-use testkit::masters;
+use testkit::masters::{self, Master};
 
 const VERSION: &str = "0.3.13.post1";
 const ROUNDS: usize = 5;
+
+/// Parts beside `loading`: each is given the CPUs of the replayer and of the master.
+type Part = fn(&mut Report, &Path, usize, usize);
+
+const PARTS: [(&str, Part); 3] =
+    [("saturated", saturated), ("paced", paced), ("latency", whatever_is_allowed_in_flight)];
 
 /// Prints what was aimed at and what was reached.
 #[derive(Default)]
@@ -45,14 +53,21 @@ fn main() -> ExitCode {
     }
     let folder = tempfile::tempdir().expect("a folder");
     let mut report = Report::default();
-    loading(&mut report, folder.path());
-    match child::cpus()[..] {
-        [replayer, .., master] => {
-            saturated(&mut report, folder.path(), replayer, master);
-            paced(&mut report, folder.path(), replayer, master);
-            whatever_is_allowed_in_flight(&mut report, folder.path(), replayer, master);
+    let wanted = |part: &str| {
+        let mut named = arguments.iter().skip(1).filter(|argument| !argument.starts_with('-')).peekable();
+        named.peek().is_none() || named.any(|argument| argument == part)
+    };
+    if wanted("loading") {
+        loading(&mut report, folder.path());
+    }
+    let [replayer, .., master] = child::cpus()[..] else {
+        report.line("calls", "two CPUs", "not measured: one", false);
+        return ExitCode::FAILURE;
+    };
+    for (name, part) in PARTS {
+        if wanted(name) {
+            part(&mut report, folder.path(), replayer, master);
         }
-        _ => report.line("calls", "two CPUs", "not measured: one", false),
     }
     let check = arguments.iter().any(|argument| argument == "--check");
     if check && report.missed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
@@ -274,5 +289,31 @@ fn whatever_is_allowed_in_flight(report: &mut Report, folder: &Path, replayer: u
         "within 10 %",
         &format!("{found:.0?} us"),
         most <= 1.1 * least,
+    );
+    for spin_us in [100, 0] {
+        agrees_with_packets(report, &trace, &real, Options { cpu: replayer, in_flight: 16, spin_us });
+    }
+}
+
+/// The latencies reported are those on the wire, plus the time for which replies had been there when they were read.
+fn agrees_with_packets(report: &mut Report, trace: &Material, real: &Master, options: Options) {
+    let what = format!("5,000 calls/s, spin {} us: latency p50 against the packets", options.spin_us);
+    let mut found = Vec::new();
+    for _ in 0..ROUNDS {
+        let capture = match capture::Capture::start() {
+            Ok(capture) => capture,
+            Err(errno) => return report.line(&what, "agree", &format!("not measured: {errno}"), false),
+        };
+        let ran = child::replay(&trace.path, real.address(), options);
+        let captured = median(capture.latencies_us(real.address().port()));
+        found.push((ran.latency_p50_us() - captured, ran.latency_p50_us(), captured, ran.unread_p50_us()));
+    }
+    found.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let (apart, reported, captured, unread) = found[ROUNDS / 2];
+    report.line(
+        &what,
+        &format!("apart <= read delay, {unread:.0} us"),
+        &format!("{reported:.0} us, {captured:.0} us captured"),
+        apart.abs() <= unread,
     );
 }

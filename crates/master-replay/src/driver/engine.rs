@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use cpu_placement::CancelToken;
+use hdrhistogram::Histogram;
 use nix::time::{ClockId, clock_gettime};
 
 use super::call::{self, Context, Dispatched, Parts, Settled};
@@ -15,7 +16,7 @@ use super::lane::{self, Lane};
 use super::sleep::{Sockets, wake_precisely};
 use super::{Alone, Barrier, EngineReport, Progress, ReplayError, ReplayOptions, Replayed};
 use crate::contract::{Dialect, Event, Op, Trace};
-use crate::outcome::{KeyStatus, Outcomes};
+use crate::outcome::{Distribution, KeyStatus, Outcomes};
 use crate::schedule::{Scheduler, Step};
 
 /// How long a cancellation or a call that has had its time may go unseen.
@@ -52,6 +53,8 @@ pub(super) struct Engine<'r, 't> {
     /// Time per reply, as far as it is known, in ns.
     reply_ns: u64,
     last_read: Option<Instant>,
+    /// How long replies had been there when they were read, in us.
+    unread_us: Histogram<u64>,
     saturation: Option<Saturated>,
 }
 
@@ -183,11 +186,13 @@ fn replay_one(
         progress,
         reply_ns: 0,
         last_read: None,
+        unread_us: Histogram::new(3).map_err(std::io::Error::other)?,
         saturation: None,
     };
     let ended = engine.replay(&streams, barrier, cancel);
     signals.replaying.store(false, Ordering::Release);
-    let Engine { outcomes, segments, mut report, .. } = engine;
+    let Engine { outcomes, segments, mut report, unread_us, .. } = engine;
+    report.unread_us = Distribution::of_histogram(&unread_us);
     report.cpu_ns = process_cpu_ns().saturating_sub(cpu_before);
     if let Some(present) = cast.present.last_mut() {
         present.mounted.extend(segments.into_values());
@@ -204,7 +209,7 @@ impl Present {
 
 impl Engine<'_, '_> {
     fn now_us(&self) -> u64 {
-        u64::try_from(self.origin.elapsed().as_micros()).unwrap_or(u64::MAX)
+        microseconds(self.origin.elapsed())
     }
 
     fn replay(
@@ -295,10 +300,10 @@ impl Engine<'_, '_> {
             deadline: Instant::now() + self.options.call_timeout,
         };
         match call::dispatch(&found, self.trace, &mut self.lanes[lane], &mut self.parts, &mut context) {
-            Dispatched::Queued if self.lanes[lane].session.outgoing().len() >= FLUSH_BYTES => {
+            Dispatched::Queued => {
+                self.lanes[lane].unsent.push(event);
                 self.flush(streams, FLUSH_BYTES);
             }
-            Dispatched::Queued => {}
             Dispatched::NothingToSend => self.end(event, false),
             Dispatched::Failed(error) => self.fail(event, &error, false),
         }
@@ -319,11 +324,13 @@ impl Engine<'_, '_> {
         usable.min_by_key(|lane| lanes[*lane].session.in_flight())
     }
 
-    /// Writes to every lane that has at least so much to be written.
+    /// Writes to every lane that has at least so much to be written. Calls start now: before, they were only prepared.
     fn flush(&mut self, streams: &[TcpStream], at_least: usize) {
         for (index, stream) in streams.iter().enumerate() {
             let lane = &mut self.lanes[index];
             if lane.wants_to_write() && lane.session.outgoing().len() >= at_least {
+                let now_us = microseconds(self.origin.elapsed());
+                lane.unsent.drain(..).for_each(|event| self.outcomes.start(event, now_us));
                 self.report.writes += u64::from(lane.write(stream));
                 self.check_broken(index);
             }
@@ -385,7 +392,7 @@ impl Engine<'_, '_> {
         }
         let begun = Instant::now();
         std::thread::sleep(delay);
-        let delayed_us = u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX);
+        let delayed_us = microseconds(begun.elapsed());
         self.report.read_delays += 1;
         self.report.read_delay_total_us += delayed_us;
         self.report.read_delay_max_us = self.report.read_delay_max_us.max(delayed_us);
@@ -397,6 +404,7 @@ impl Engine<'_, '_> {
             if sockets.is_readable(index) {
                 self.report.reads += 1;
                 if self.lanes[index].read(stream) {
+                    self.note_arrival(index);
                     self.take_replies(index);
                 }
                 self.check_broken(index);
@@ -404,6 +412,13 @@ impl Engine<'_, '_> {
         }
         self.note_replies(self.finished - before);
         Ok(())
+    }
+
+    fn note_arrival(&mut self, index: usize) {
+        let now = Duration::from_nanos(clock_ns(ClockId::CLOCK_REALTIME));
+        if let Some(unread) = self.lanes[index].arrived.and_then(|arrived| now.checked_sub(arrived)) {
+            self.unread_us.saturating_record(microseconds(unread));
+        }
     }
 
     fn note_replies(&mut self, replies: u64) {
@@ -528,6 +543,10 @@ fn open_lanes(
     Ok(streams.collect::<std::io::Result<Vec<TcpStream>>>()?)
 }
 
+fn microseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
 fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
@@ -543,9 +562,8 @@ fn process_cpu_ns() -> u64 {
 /// The instant on the clock that other processes can read too.
 fn monotonic_us(instant: Instant) -> u64 {
     let (clock_us, now) = (clock_ns(ClockId::CLOCK_MONOTONIC) / 1_000, Instant::now());
-    let us = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
     match now.checked_duration_since(instant) {
-        Some(ago) => clock_us.saturating_sub(us(ago)),
-        None => clock_us.saturating_add(us(instant.duration_since(now))),
+        Some(ago) => clock_us.saturating_sub(microseconds(ago)),
+        None => clock_us.saturating_add(microseconds(instant.duration_since(now))),
     }
 }

@@ -160,7 +160,11 @@ impl Heartbeats {
             calls_during_replay: found.calls_during_replay,
             failed_calls: found.failed_calls,
             first_error: self.signals.first_error(),
-            client_call_latency_us: found.latencies.as_ref().map(percentiles).unwrap_or_default(),
+            client_call_latency_us: found
+                .latencies
+                .as_ref()
+                .map(Distribution::of_histogram)
+                .unwrap_or_default(),
         };
         (summary, pings)
     }
@@ -193,14 +197,6 @@ impl Found {
             (one, another) => one.or(another),
         };
     }
-}
-
-fn percentiles(latencies: &Histogram<u64>) -> Distribution {
-    if latencies.is_empty() {
-        return Distribution::default();
-    }
-    let at = |quantile| Some(latencies.value_at_quantile(quantile));
-    Distribution { p50: at(0.50), p95: at(0.95), p99: at(0.99), max: Some(latencies.max()) }
 }
 
 /// One connection's part of the clients: those whose number leaves this rest.

@@ -1,8 +1,13 @@
 //! One connection of the timed part: a socket that never blocks, and the calls in flight on it.
 
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, IoSliceMut, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg, setsockopt, sockopt};
+use nix::sys::time::TimeSpec;
 
 use master_wire::{Arrived, Call, Dialect, Session, SessionOptions, SubmitError, Ticket};
 
@@ -16,10 +21,16 @@ pub(super) struct Lane {
     pub(super) session: Session,
     /// The event of each call in flight, by its place among the session's.
     events: Vec<u32>,
+    /// The events whose calls wait to be written; the owner's to keep.
+    pub(super) unsent: Vec<u32>,
     /// Why the connection is of no use any more.
     pub(super) broken: Option<String>,
     /// Whether what was in flight on the broken connection has been given up.
     pub(super) given_up: bool,
+    /// When the last bytes read had arrived, on the clock of the time of day, if the kernel says so.
+    pub(super) arrived: Option<Duration>,
+    /// Room for what the kernel says.
+    control: Vec<u8>,
 }
 
 /// Opens a socket for a lane.
@@ -27,6 +38,7 @@ pub(super) fn open(address: SocketAddr, timeout: Duration) -> io::Result<TcpStre
     let stream = TcpStream::connect_timeout(&address, timeout)?;
     stream.set_nodelay(true)?;
     stream.set_nonblocking(true)?;
+    setsockopt(&stream, sockopt::ReceiveTimestampns, &true)?;
     Ok(stream)
 }
 
@@ -39,8 +51,11 @@ impl Lane {
         Lane {
             session: Session::new(dialect, &options),
             events: vec![0; places],
+            unsent: Vec::new(),
             broken: None,
             given_up: false,
+            arrived: None,
+            control: nix::cmsg_space!(TimeSpec),
         }
     }
 
@@ -103,19 +118,32 @@ impl Lane {
     }
 
     /// Reads once; says whether anything came.
-    pub(super) fn read(&mut self, mut stream: &TcpStream) -> bool {
+    pub(super) fn read(&mut self, stream: &TcpStream) -> bool {
         if self.broken.is_some() {
             return false;
         }
-        match stream.read(self.session.incoming()) {
+        match self.receive(stream) {
             Ok(0) => self.broken = Some("the master closed the connection".to_owned()),
             Ok(count) => {
                 self.session.received(count);
                 return true;
             }
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
-            Err(error) => self.broken = Some(format!("the connection broke: {}", error.kind())),
+            Err(Errno::EAGAIN | Errno::EINTR) => {}
+            Err(errno) => {
+                self.broken = Some(format!("the connection broke: {}", io::Error::from(errno).kind()))
+            }
         }
         false
+    }
+
+    fn receive(&mut self, stream: &TcpStream) -> Result<usize, Errno> {
+        let mut parts = [IoSliceMut::new(self.session.incoming())];
+        let control = Some(&mut self.control[..]);
+        let received = recvmsg::<()>(stream.as_raw_fd(), &mut parts, control, MsgFlags::empty())?;
+        self.arrived = received.cmsgs()?.find_map(|message| match message {
+            ControlMessageOwned::ScmTimestampns(time) => Some(Duration::from(time)),
+            _ => None,
+        });
+        Ok(received.bytes)
     }
 }

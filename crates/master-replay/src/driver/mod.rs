@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::contract::{Dialect, Trace};
-use crate::outcome::{KeyStatus, Outcomes};
+use crate::outcome::{Distribution, KeyStatus, Outcomes};
 use crate::schedule::{ScheduleError, Scheduler, Shares, Speed};
 
 pub use heartbeat::{HeartbeatSummary, Pinged};
@@ -162,6 +162,10 @@ pub struct EngineReport {
     pub reads: u64,
     /// How often sockets were written.
     pub writes: u64,
+    /// How long replies had been there when they were read, by the kernel's time of their arrival, one value for each
+    /// read: a part of the latencies, and not the master's. Of several replayers, the longest of each.
+    #[serde(default)]
+    pub unread_us: Distribution,
     /// How often replies were left unread on purpose.
     pub read_delays: u64,
     /// The longest time for which they were.
@@ -238,6 +242,7 @@ impl EngineReport {
         self.sleeps += other.sleeps;
         self.reads += other.reads;
         self.writes += other.writes;
+        self.unread_us = self.unread_us.max(&other.unread_us);
         self.read_delays += other.read_delays;
         self.read_delay_max_us = self.read_delay_max_us.max(other.read_delay_max_us);
         self.read_delay_total_us += other.read_delay_total_us;

@@ -1,5 +1,6 @@
 //! Percentiles by nearest rank.
 
+use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
 /// Percentiles of some times, in the unit of the key it stands under; empty (`{}`) when there are none.
@@ -37,6 +38,25 @@ impl Distribution {
         let p95 = select(values, 95);
         let p99 = select(values, 99);
         Distribution { p50, p95, p99, max: values.iter().copied().max() }
+    }
+
+    /// The percentiles of values that were only counted, to the digits with which they were.
+    pub(crate) fn of_histogram(values: &Histogram<u64>) -> Self {
+        if values.is_empty() {
+            return Distribution::default();
+        }
+        let at = |quantile| Some(values.value_at_quantile(quantile));
+        Distribution { p50: at(0.50), p95: at(0.95), p99: at(0.99), max: Some(values.max()) }
+    }
+
+    /// The larger one of each.
+    pub(crate) fn max(&self, other: &Distribution) -> Self {
+        Distribution {
+            p50: self.p50.max(other.p50),
+            p95: self.p95.max(other.p95),
+            p99: self.p99.max(other.p99),
+            max: self.max.max(other.max),
+        }
     }
 }
 
