@@ -7,7 +7,7 @@ use anyhow::Result;
 use crate::process::{cargo, hand_over, root};
 
 /// A task, the package that owns it and its bench target.
-const TASKS: [(&str, &str, &str); 7] = [
+const TASKS: [(&str, &str, &str); 8] = [
     ("canonical-json", "canonical-json", "targets"),
     ("master-replay", "master-replay", "targets"),
     ("master-wire", "master-wire", "targets"),
@@ -15,6 +15,7 @@ const TASKS: [(&str, &str, &str); 7] = [
     ("placement", "cpu-placement", "targets"),
     ("gate-calibration", "paired-stats", "gate_calibration"),
     ("paired-overhead", "paired-run", "overhead"),
+    ("slurm", "parity", "slurm"),
 ];
 
 pub(crate) fn run(args: &[String]) -> Result<ExitCode> {

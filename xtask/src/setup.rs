@@ -48,6 +48,15 @@ const IBVERBS: Part = Part {
     present: || works("sh", &["-c", "PATH=$PATH:/sbin:/usr/sbin; ldconfig -p | grep -q libibverbs.so.1"]),
     debian: &["libibverbs1"],
 };
+const SLURM: Part = Part {
+    name: "Slurm with munge",
+    why: "campaigns on a real cluster are tested",
+    present: || {
+        let all = "PATH=$PATH:/usr/sbin:/sbin; for name in munged slurmctld slurmd sbatch squeue; do command -v $name || exit 1; done";
+        works("sh", &["-c", all])
+    },
+    debian: &["slurmctld", "slurmd", "slurm-client", "munge"],
+};
 
 /// What `cargo xtask parity` needs.
 pub(crate) fn for_parity() -> Result<()> {
@@ -56,7 +65,7 @@ pub(crate) fn for_parity() -> Result<()> {
 
 /// What the tests need.
 pub(crate) fn for_tests() -> Result<()> {
-    ensure(&[COMPILER, GIT, HWLOC, PYTHON, IBVERBS])?;
+    ensure(&[COMPILER, GIT, HWLOC, PYTHON, IBVERBS, SLURM])?;
     ensure_cargo_tool("nextest", "cargo-nextest")
 }
 

@@ -55,6 +55,9 @@ pub(crate) struct RunArgs {
     /// What works the rows off: this process one by one, or one exclusive Slurm job each (docs/SLURM.md)
     #[arg(long, value_enum, default_value_t, value_name = "EXECUTOR")]
     pub(crate) executor: ExecutorArg,
+    /// Submit every row, and one more job that resumes the campaign when all have ended; then leave
+    #[arg(long)]
+    pub(crate) detach: bool,
     #[command(flatten)]
     pub(crate) place: PlaceArgs,
     #[command(flatten)]

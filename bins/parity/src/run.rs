@@ -4,6 +4,7 @@ use command_line::{Exit, Interrupt, MessageFormat, describe_error};
 use cpu_placement::CancelToken;
 use parity_campaign::{
     CampaignError, CampaignFile, Cause, Executor, Options, Report, resume_campaign, run_campaign,
+    submit_campaign,
 };
 
 use crate::cli::{ExecutorArg, InitArgs, PlaceArgs, ResumeArgs, RunArgs};
@@ -17,8 +18,34 @@ pub(crate) fn run(args: &RunArgs, format: MessageFormat) -> Result<Exit, Failure
         ExecutorArg::Slurm => Executor::Slurm,
     };
     options.profile = args.profile.profile.into();
+    if args.detach {
+        return detach(&file, args, &options, format);
+    }
     let report = campaign(&file, &options, format)?;
     Ok(exit_of(&report))
+}
+
+fn detach(
+    file: &CampaignFile,
+    args: &RunArgs,
+    options: &Options,
+    format: MessageFormat,
+) -> Result<Exit, Failure> {
+    if options.executor != Executor::Slurm {
+        return Err(Failure::new(Exit::Usage, "--detach needs --executor slurm"));
+    }
+    let detached = under_signals(format, |cancel, console| {
+        submit_campaign(file, &args.campaign, options, cancel, console)
+    })?;
+    let text = match format {
+        MessageFormat::Json => serde_json::to_string(&detached).map_err(anyhow::Error::from)? + "\n",
+        MessageFormat::Human => {
+            let rows: Vec<String> = detached.rows.iter().map(u64::to_string).collect();
+            format!("rows: jobs {}; then job {} takes them over\n", rows.join(", "), detached.merge)
+        }
+    };
+    print_text(&text)?;
+    Ok(Exit::Ok)
 }
 
 pub(crate) fn resume(args: &ResumeArgs, format: MessageFormat) -> Result<Exit, Failure> {

@@ -2,224 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use assert_cmd::Command;
-use evidence::read_journal;
 use serde_json::Value;
-use tempfile::TempDir;
+use slurm_scene::{HARMLESS, Scene};
 use testkit::slurm::Cluster;
-use testkit::{ROWS_TOML, StandIn, TempRepository, traces};
 
-/// A campaign, and the cluster it runs on.
-struct Scene {
-    cluster: Cluster,
-    folder: TempDir,
-    _repository: TempRepository,
-}
-
-/// A candidate that is another program and behaves the same.
-const HARMLESS: &str = "always stderr 1";
-
-impl Scene {
-    fn new(nodes: usize, script: &str) -> Self {
-        Self::with(nodes, script, &[])
-    }
-
-    fn with(nodes: usize, script: &str, edits: &[(&str, &str)]) -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
-        let mut repository = TempRepository::new();
-        let baseline = StandIn::new("").commit(&mut repository, "baseline");
-        let candidate = StandIn::new(script).commit(&mut repository, "candidate");
-        fs::write(folder.path().join("trace.jsonl"), traces::FORTY_REQUESTS).expect("a trace");
-        for name in ["staging", "lock", "nodes", "locks"] {
-            fs::create_dir(folder.path().join(name)).expect("a folder");
-        }
-        let mut text = definition(folder.path(), repository.path(), &baseline, &candidate);
-        for (from, to) in edits {
-            assert!(text.contains(from), "{from:?} is not in\n{text}");
-            text = text.replacen(from, to, 1);
-        }
-        fs::write(folder.path().join("campaign.toml"), text).expect("a campaign file");
-        Scene { cluster: Cluster::start(nodes), folder, _repository: repository }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    fn out(&self) -> PathBuf {
-        self.path("evidence")
-    }
-
-    fn common(&self) -> Vec<String> {
-        let options = [("--campaign", "campaign.toml"), ("--staging", "staging"), ("--node-lock", "lock")];
-        options
-            .iter()
-            .flat_map(|(flag, name)| [(*flag).to_owned(), self.path(name).display().to_string()])
-            .collect()
-    }
-
-    fn run_words(&self) -> Vec<String> {
-        let out = self.out().display().to_string();
-        let first = ["run", "--executor", "slurm", "--out", &out].map(str::to_owned);
-        first.into_iter().chain(self.common()).collect()
-    }
-
-    fn resume_words(&self) -> Vec<String> {
-        let out = self.out().display().to_string();
-        ["resume".to_owned(), out].into_iter().chain(self.common()).collect()
-    }
-
-    /// Runs the command to its end: exit code, and everything it said.
-    fn parity(&self, words: &[String]) -> (Option<i32>, String) {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_parity"));
-        let output =
-            command.args(words).env("SLURM_CONF", self.cluster.conf()).output().expect("the command runs");
-        let text =
-            format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        (output.status.code(), text)
-    }
-
-    fn spawn(&self, words: &[String]) -> Child {
-        let said = fs::File::options().create(true).append(true).open(self.path("said")).expect("a file");
-        #[expect(clippy::disallowed_methods, reason = "a test starts the command under test and kills it")]
-        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_parity"));
-        command.args(words).env("SLURM_CONF", self.cluster.conf());
-        command.stdout(Stdio::null()).stderr(said).spawn().expect("the command starts")
-    }
-
-    fn said(&self) -> String {
-        fs::read_to_string(self.path("said")).unwrap_or_default()
-    }
-
-    /// Waits until something holds; a campaign that ended before is a failure.
-    fn wait_until(&self, child: &mut Child, what: &str, ready: impl Fn(&Scene) -> bool) {
-        let start = Instant::now();
-        while !ready(self) {
-            let ended = child.try_wait().expect("a child");
-            assert!(ended.is_none(), "it ended ({ended:?}) before {what}\n{}", self.said());
-            assert!(start.elapsed() < Duration::from_secs(300), "never {what}\n{}", self.said());
-            std::thread::sleep(Duration::from_millis(50));
-        }
-    }
-
-    fn finish(&self, mut child: Child) -> Option<i32> {
-        let start = Instant::now();
-        loop {
-            if let Some(status) = child.try_wait().expect("a child") {
-                return status.code();
-            }
-            if start.elapsed() > Duration::from_secs(300) {
-                child.kill().expect("a signal");
-                panic!("it never ends\n{}\n{:?}", self.said(), self.cluster.jobs());
-            }
-            std::thread::sleep(Duration::from_millis(50));
-        }
-    }
-
-    /// The payloads of one kind in the campaign's journal.
-    fn payloads(&self, kind: &str) -> Vec<Value> {
-        let journal = read_journal(&self.out()).expect("a journal");
-        let records = journal.records.iter().filter(|record| record.kind == kind);
-        records.map(|record| record.payload().expect("a payload")).collect()
-    }
-
-    /// Folders of attempts at a row whose journal has a text.
-    fn attempts_with(&self, row: &str, text: &str) -> Vec<PathBuf> {
-        let entries = fs::read_dir(self.out().join("work/jobs/rows").join(row));
-        let folders = entries.into_iter().flatten().filter_map(Result::ok).map(|entry| entry.path());
-        folders
-            .filter(|path| fs::read_to_string(path.join("journal.jsonl")).is_ok_and(|all| all.contains(text)))
-            .collect()
-    }
-
-    /// What must hold of every campaign that came to its end: whole, its verdicts follow, nothing is left anywhere, every row
-    /// has exactly one attempt that counts, and the evidence names its job and node.
-    fn check_finished(&self) {
-        assert!(evidence::verify(self.out()).expect("a bundle").is_intact());
-        let found = parity_campaign::recompute(&self.out()).expect("a bundle");
-        assert!(found.agrees(), "{:#?}", found.disagreements);
-        for name in ["staging", "nodes"] {
-            let left: Vec<_> = fs::read_dir(self.path(name)).expect("a folder").collect();
-            assert!(left.is_empty(), "{name} holds {left:?}");
-        }
-        assert!(!self.out().join("work").exists(), "scratch is still there");
-        let attempts = self.payloads("row.attempt");
-        for row in ["vllm-aggregated", "vllm-disaggregated", "sglang-aggregated", "sglang-disaggregated"] {
-            let valid: Vec<&Value> =
-                attempts.iter().filter(|one| one["row"] == row && one["valid"] == true).collect();
-            let [valid] = valid[..] else { panic!("{row}: {attempts:#?}") };
-            let node =
-                fs::read_to_string(self.out().join(format!("records/node-{row}.json"))).expect("a record");
-            let node: Value = serde_json::from_str(&node).expect("JSON");
-            assert_eq!((&node["job_id"], &node["node"]), (&valid["job_id"], &valid["node"]));
-            assert!(node["node"].as_str().is_some_and(|name| ["n1", "n2"].contains(&name)), "{node}");
-        }
-        let known: BTreeSet<u64> = self.cluster.jobs().iter().map(|job| job.0).collect();
-        let submitted: BTreeSet<u64> = self
-            .payloads("slurm.submitted")
-            .iter()
-            .map(|one| one["job_id"].as_u64().expect("a number"))
-            .collect();
-        assert_eq!(submitted, known, "every job of the cluster was recorded, and no other");
-        let report = fs::read_to_string(self.out().join("report.md")).expect("a report");
-        assert!(!report.contains("n1") && !report.contains("n2"), "a host name\n{report}");
-    }
-}
-
-fn definition(folder: &Path, repository: &Path, baseline: &str, candidate: &str) -> String {
-    let trace = canonical_json::Sha256::of(traces::FORTY_REQUESTS.as_bytes());
-    format!(
-        r#"schema = "kvrp.campaign.v1"
-name = "stand-in"
-[repository]
-path = "{repository}"
-[baseline]
-commit = "{baseline}"
-[candidate]
-commit = "{candidate}"
-[build]
-package = "standin-harness"
-[trace]
-sha256 = "{trace}"
-file = "trace.jsonl"
-count = 40
-[replay]
-time_limit_s = 60
-{ROWS_TOML}
-[[review]]
-kind = "exclusion"
-subject = "/planner/html_report_path"
-reason = "stated by the real reports that the stand-in repeats"
-reviewer = "tests"
-date = "2026-01-01"
-[placement]
-housekeeping = "given"
-[slurm]
-partition = "p"
-extra = ["--nice=1"]
-staging = "{folder}/nodes"
-node_lock = "{folder}/locks"
-poll_ms = 300
-patience_s = 20
-[host]
-free_disk_bytes = 1
-[measure.run]
-seed = 7
-pairs = 6
-warmups_per_arm = 1
-[measure.gate]
-pairs = 6
-[measure.gate.diagnostics]
-rows = 4
-"#,
-        repository = repository.display(),
-        folder = folder.display()
-    )
-}
+mod slurm_scene;
 
 #[test]
 fn rows_are_spread_over_nodes_and_taken_over() {
@@ -304,7 +94,7 @@ fn a_node_without_power_loses_nothing_but_its_time() {
 
 #[test]
 fn a_row_starts_again_only_as_often_as_the_definition_says() {
-    let scene = Scene::with(2, SLOW, &[("poll_ms", "restarts_per_row = 0\npoll_ms")]);
+    let scene = Scene::with(2, ["", SLOW], &[("poll_ms", "restarts_per_row = 0\npoll_ms")]);
     let mut driver = scene.spawn(&scene.run_words());
     scene.wait_until(&mut driver, "a measurement", |scene| in_measurement(scene).is_some());
     let (_, id, _) = in_measurement(&scene).expect("a measurement");
@@ -341,7 +131,7 @@ fn a_driver_that_is_killed_finds_its_jobs_again() {
 
 #[test]
 fn a_campaign_is_cancelled_and_gone_on_with() {
-    let scene = Scene::with(2, SLOW, &[("poll_ms", "restarts_per_row = 0\npoll_ms")]);
+    let scene = Scene::with(2, ["", SLOW], &[("poll_ms", "restarts_per_row = 0\npoll_ms")]);
     let mut driver = scene.spawn(&scene.run_words());
     scene.wait_until(&mut driver, "a measurement", |scene| in_measurement(scene).is_some());
     let (code, text) = scene.parity(&["cancel".to_owned(), scene.out().display().to_string()]);
@@ -421,4 +211,28 @@ fn evidence_that_was_altered_is_not_taken_over() {
     let (code, said) = scene.parity(&scene.resume_words());
     assert!(matches!(code, Some(0 | 3)), "{code:?}\n{said}");
     scene.check_finished();
+}
+
+#[test]
+fn a_campaign_without_a_driver_is_taken_over_by_a_job() {
+    let scene = Scene::new(2, HARMLESS);
+    let mut words = scene.run_words();
+    words.push("--detach".to_owned());
+    let (code, text) = scene.parity(&words);
+    assert!(
+        code == Some(0) && text.contains("rows: jobs 1, 2, 3, 4; then job 5 takes them over"),
+        "{code:?}\n{text}"
+    );
+    let start = Instant::now();
+    while !scene.out().join("manifest.json").exists() {
+        let jobs = scene.cluster.jobs();
+        let merge = jobs.iter().find(|job| job.0 == 5).expect("a job");
+        let log = fs::read_to_string(scene.out().with_extension("merge-5.txt")).unwrap_or_default();
+        assert!(["PENDING", "RUNNING", "COMPLETING"].contains(&merge.2.as_str()), "{jobs:?}\n{log}");
+        assert!(start.elapsed() < Duration::from_secs(300), "{jobs:?}\n{log}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    scene.check_finished();
+    let merges = scene.payloads("slurm.merge");
+    assert_eq!(merges, [serde_json::json!({ "job_id": 5, "after": [1, 2, 3, 4] })]);
 }

@@ -1,6 +1,6 @@
 //! The pipeline: each stage reads what the ones before it recorded and adds its own.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use cpu_placement::CancelToken;
 use serde_json::json;
@@ -9,7 +9,8 @@ use crate::context::{Context, Options, Progress, Purpose, STARTED, Started};
 use crate::definition::{AUTHORITATIVE_METRIC, CampaignFile, Definition, Engine, Row, Topology};
 use crate::error::{At, CampaignError, Cause, with_causes};
 use crate::exception::Exception;
-use crate::executor::{Executor, slurm};
+use crate::executor::Executor;
+use crate::executor::slurm::{self, Detached};
 use crate::lifecycle::LifecycleRecord;
 use crate::record::{
     Both, BuildRecord, ExceptionReport, Measurable, MeasureRecord, PerformanceVerdict, PinRecord,
@@ -58,6 +59,43 @@ pub fn resume_campaign(
     progress: &mut dyn Progress,
 ) -> Result<Report, CampaignError> {
     finish(Context::resume(file, options, cancel, progress)?, &[])
+}
+
+/// Builds, gives every row to Slurm, and leaves: a job that waits for all of them resumes the campaign. `campaign` is the file
+/// that `file` was read from; it, the repository, the trace and `options.out` must be where every node sees them.
+///
+/// # Errors
+///
+/// As for [`run_campaign`]; jobs that were submitted go on, and `parity resume` or `parity cancel` takes care of them.
+pub fn submit_campaign(
+    file: &CampaignFile,
+    campaign: &Path,
+    options: &Options,
+    cancel: &CancelToken,
+    progress: &mut dyn Progress,
+) -> Result<Detached, CampaignError> {
+    remove_leftover_scratch(&options.staging).at(Stage::Pin, Cause::HostUnfit)?;
+    let mut context = Context::create(file, options, cancel, progress)?;
+    match submit(&mut context, campaign) {
+        Ok(detached) => {
+            context.remove_all_but_artifacts().at(Stage::Cleanup, Cause::HostUnfit)?;
+            Ok(detached)
+        }
+        Err(error) => {
+            give_up(&context, &error);
+            Err(error)
+        }
+    }
+}
+
+fn submit(context: &mut Context<'_>, campaign: &Path) -> Result<Detached, CampaignError> {
+    begin(context, Purpose::Campaign)?;
+    context.exceptions = exceptions(context)?;
+    let pinned = context.timed(Stage::Pin, |context| pin::pin(context))?;
+    let built = context.timed(Stage::Build, |context| build::build(context, &pinned))?;
+    let sliced = context.timed(Stage::Slice, |context| slice::slice(context, pinned.baseline()))?;
+    context.timed(Stage::Place, |context| place::place(context))?;
+    context.timed(Stage::Run, |context| slurm::submit_all(context, &built, &sliced, campaign))
 }
 
 fn finish(mut context: Context<'_>, leftovers: &[PathBuf]) -> Result<Report, CampaignError> {

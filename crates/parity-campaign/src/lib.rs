@@ -40,7 +40,7 @@ mod stage;
 mod template;
 pub mod timing_record;
 
-pub use campaign::{qualify_row, resume_campaign, run_campaign};
+pub use campaign::{qualify_row, resume_campaign, run_campaign, submit_campaign};
 pub use context::{Options, Progress, Silent, StageTime};
 pub use definition::{CampaignFile, Definition, DefinitionError};
 pub use divergence::{Divergence, first_divergence};
@@ -48,7 +48,7 @@ pub use error::{CampaignError, Cause};
 pub use exception::{EXCEPTION_SCHEMA, ExceptionError, ExceptionRecord, RegressionTest, TestFile, draft};
 pub use executor::Executor;
 pub use executor::row::run_row;
-pub use executor::slurm::{Condition, Slurm, cancel_campaign};
+pub use executor::slurm::{Condition, Detached, Slurm, cancel_campaign};
 pub use executor::status::{CampaignStatus, RowStatus, status};
 pub use harness::{missing_flags, needed_flags, row_options};
 pub use lifecycle::{LifecycleEvidence, LifecycleOutcome, LifecycleRecord, LifecycleWindow};

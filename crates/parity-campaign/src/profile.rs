@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use crate::record::{Both, PerformanceVerdict, Side};
 
 /// When both arms of a row are profiled after its measurement. A profile decides nothing.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum ProfileWhen {
     /// When the row is too slow.

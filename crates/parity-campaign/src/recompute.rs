@@ -20,10 +20,11 @@ use crate::coverage::{Coverage, WorkloadTotals};
 use crate::definition::{CampaignFile, Definition, DefinitionError, Row};
 use crate::error::with_causes;
 use crate::exception::Exception;
+use crate::executor::merge::{ATTEMPT, AttemptRecord, node_path};
 use crate::lifecycle::LifecycleRecord;
 use crate::record::{
-    CanonicalRecord, Measurable, MeasureRecord, PerformanceVerdict, RepetitionRecord, RowOutcome, RowRecord,
-    SemanticVerdict, Side,
+    CanonicalRecord, Measurable, MeasureRecord, PerformanceVerdict, RepetitionRecord, RowNode, RowOutcome,
+    RowRecord, SemanticVerdict, Side,
 };
 use crate::report::{Report, markdown, performance_verdict, semantic_verdict, stale_reviews};
 use crate::stage::build::{growth_of, growth_stops};
@@ -225,8 +226,36 @@ impl Check<'_> {
         self.compare_briefly("records/build.json", &report.build, &build);
         self.compare_briefly("records/slice.json", &report.slice, &slice);
         self.compare_briefly("records/place.json", &report.place, &place);
+        self.nodes()?;
         self.compare("campaign_sha256", &report.campaign_sha256, &self.file.sha256);
         self.definition_and_records()
+    }
+
+    /// Where rows were worked off in jobs of their own, and that exactly one attempt at each counts.
+    fn nodes(&mut self) -> Result<(), RecomputeError> {
+        if self.report.nodes.is_empty() {
+            return Ok(());
+        }
+        let attempts = self.journal.iter().filter(|record| record.kind == ATTEMPT);
+        let attempts: Vec<AttemptRecord> = attempts.filter_map(|record| record.payload().ok()).collect();
+        let names: Vec<&str> = self.report.nodes.iter().map(|node| node.row.as_str()).collect();
+        let defined: Vec<&str> = self.file.definition.rows.iter().map(|row| row.name.as_str()).collect();
+        self.compare("rows of nodes", &names, &defined);
+        for stated in &self.report.nodes {
+            let path = self.dir.join(node_path(&stated.row));
+            let recorded: RowNode = read(&path, "the record of a node")?;
+            let what = node_path(&stated.row);
+            self.compare_briefly(&what, stated, &json(&RowNode { node: None, ..recorded.clone() }));
+            let valid: Vec<(u64, u32, Option<&String>)> = attempts
+                .iter()
+                .filter(|attempt| attempt.row == stated.row && attempt.valid)
+                .map(|attempt| (attempt.job_id, attempt.restart, attempt.node.as_ref()))
+                .collect();
+            if valid != [(recorded.job_id, recorded.restart, recorded.node.as_ref())] {
+                self.disagree(format!("{what}: the journal names other attempts that count: {valid:?}"));
+            }
+        }
+        Ok(())
     }
 
     /// What the report says of the definition, and what the records say against it.

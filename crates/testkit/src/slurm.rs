@@ -211,8 +211,8 @@ impl Cluster {
         let mut text = format!(
             "ClusterName=kvrp\nSlurmctldHost={host}(127.0.0.1)\nSlurmUser=root\nSlurmdUser=root\n\
              AuthType=auth/munge\nCryptoType=crypto/munge\n\
-             # A job that was put back waits as long as a credential lives.\n\
-             AuthInfo=socket={folder}/run/munge.socket,cred_expire=2\n\
+             # A job that was put back waits as long as a credential lives; less than 5 s means 120 s.\n\
+             AuthInfo=socket={folder}/run/munge.socket,cred_expire=5\n\
              SlurmctldPort={port}\nSlurmctldPidFile={folder}/run/slurmctld.pid\n\
              SlurmdPidFile={folder}/run/slurmd-%n.pid\nSlurmdSpoolDir={folder}/spool/%n\n\
              StateSaveLocation={folder}/state\nSlurmctldLogFile={folder}/log/slurmctld\n\

@@ -3,7 +3,7 @@
 use std::fs;
 
 use canonical_json::Sha256;
-use evidence::{Record, verify};
+use evidence::{Record, read_manifest, verify};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -43,6 +43,11 @@ pub(crate) struct AttemptRecord {
     pub(crate) manifest: Option<Sha256>,
 }
 
+/// Where the record of a row's node is.
+pub(crate) fn node_path(row: &str) -> String {
+    format!("records/node-{row}.json")
+}
+
 /// A row that was worked off elsewhere.
 pub(crate) struct Merged {
     pub(crate) row: RowRecord,
@@ -80,7 +85,7 @@ pub(crate) fn merge(
         node: Some(started.node),
         place,
     };
-    context.record(Stage::Place, &format!("records/node-{}.json", row.name), &node)?;
+    context.record(Stage::Place, &node_path(&row.name), &node)?;
     let mut judged: RowRecord = record(row, valid, &record_path(row))?;
     classify::settle(context, proofs, &mut judged)?;
     let measurement: MeasureRecord = record(row, valid, &measure::record_path(row))?;
@@ -216,12 +221,15 @@ fn import(context: &Context<'_>, row: &Row, attempt: &Attempt) -> Result<(), Cam
     Ok(())
 }
 
-/// Reports that were kept because they differ.
+/// Reports that were kept because they differ, and what profilers said.
 fn files(context: &Context<'_>, row: &Row, attempt: &Attempt) -> Result<(), CampaignError> {
-    let judged: RowRecord = record(row, attempt, &record_path(row))?;
-    for path in judged.difference.iter().flat_map(|difference| &difference.kept) {
-        let bytes = fs::read(attempt.dir.join(path)).at(Stage::Compare, Cause::HostUnfit)?;
-        context.write_file(Stage::Compare, path, &bytes)?;
+    let at = |error: CampaignError| error.in_row(&row.name);
+    let manifest = read_manifest(&attempt.dir).at(Stage::Run, Cause::HostUnfit).map_err(at)?;
+    let wanted = ["reports/", "logs/", "profiles/"];
+    for file in manifest.files.iter().filter(|file| wanted.iter().any(|folder| file.path.starts_with(folder)))
+    {
+        let bytes = file.read(&attempt.dir).at(Stage::Run, Cause::HostUnfit).map_err(at)?;
+        context.write_file(Stage::Run, &file.path, &bytes)?;
     }
     Ok(())
 }
@@ -247,7 +255,7 @@ pub(crate) fn merged_before(context: &Context<'_>, row: &Row) -> Result<Option<M
     let Some(row_record) = context.recorded::<RowRecord>(Stage::Classify, &record_path(row))? else {
         return Ok(None);
     };
-    let node = context.recorded(Stage::Place, &format!("records/node-{}.json", row.name))?;
+    let node = context.recorded(Stage::Place, &node_path(&row.name))?;
     let measurement = context.recorded(Stage::Gate, &measure::record_path(row))?;
     let (Some(node), Some(measurement)) = (node, measurement) else { return Ok(None) };
     let repetitions =

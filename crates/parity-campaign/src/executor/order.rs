@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::context::Context;
 use crate::error::{At, CampaignError, Cause};
+use crate::profile::ProfileWhen;
 use crate::record::{BuildRecord, Side};
 use crate::stage::Stage;
 use crate::stage::build::Built;
@@ -35,6 +36,7 @@ pub(crate) struct Order {
     pub(crate) rows: Vec<String>,
     /// The program that works rows off, the one that wrote this.
     pub(crate) parity_sha256: Sha256,
+    pub(crate) profile: ProfileWhen,
     pub(crate) build: BuildRecord,
     pub(crate) slice: SliceManifest,
 }
@@ -57,6 +59,11 @@ impl Order {
     /// The name of the job of a row.
     pub(crate) fn job_name(&self, row: &str) -> String {
         format!("kvrp-{}-{row}", self.campaign_id)
+    }
+
+    /// The name of the job that takes the rows over.
+    pub(crate) fn merge_name(&self) -> String {
+        format!("kvrpmerge-{}", self.campaign_id)
     }
 
     pub(crate) fn job_names(&self) -> Vec<String> {
@@ -142,12 +149,13 @@ fn make(context: &Context<'_>, built: &Built, sliced: &Sliced) -> Result<Order, 
         campaign_sha256: context.file.sha256,
         rows: context.definition().rows.iter().map(|row| row.name.clone()).collect(),
         parity_sha256: Sha256::of_file(&own).at(Stage::Run, Cause::HostUnfit)?.0,
+        profile: context.options.profile,
         build: built.record.clone(),
         slice: sliced.manifest.clone(),
     })
 }
 
-fn own_program() -> Result<PathBuf, CampaignError> {
+pub(crate) fn own_program() -> Result<PathBuf, CampaignError> {
     std::env::current_exe().at(Stage::Run, Cause::HostUnfit)
 }
 
@@ -155,6 +163,11 @@ fn own_program() -> Result<PathBuf, CampaignError> {
 const SCRIPT: &str = "#!/bin/sh\nexec \"$1/parity\" row \"$1\" \"$2\"\n";
 
 pub(crate) const SCRIPT_NAME: &str = "row.sh";
+
+/// What the job that takes the rows over starts with: the program and all its arguments.
+const MERGE_SCRIPT: &str = "#!/bin/sh\nexec \"$@\"\n";
+
+pub(crate) const MERGE_SCRIPT_NAME: &str = "merge.sh";
 
 fn fill(
     context: &Context<'_>,
@@ -177,9 +190,11 @@ fn fill(
     for (index, record) in context.exceptions.iter().enumerate() {
         fs::write(exception(folder, index), &record.bytes)?;
     }
-    let script = folder.join(SCRIPT_NAME);
-    fs::write(&script, SCRIPT)?;
-    fs::set_permissions(&script, fs::Permissions::from_mode(0o755))?;
+    for (name, text) in [(SCRIPT_NAME, SCRIPT), (MERGE_SCRIPT_NAME, MERGE_SCRIPT)] {
+        let script = folder.join(name);
+        fs::write(&script, text)?;
+        fs::set_permissions(&script, fs::Permissions::from_mode(0o755))?;
+    }
     let mut bytes = serde_json::to_vec_pretty(order)?;
     bytes.push(b'\n');
     fs::write(folder.join(FILE), bytes)?;

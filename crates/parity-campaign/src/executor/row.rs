@@ -103,6 +103,7 @@ impl Job<'_> {
         let settings = self.settings();
         let mut options = Options::new(self.jobs);
         options.staging = settings.staging;
+        options.profile = self.order.profile;
         options.node_lock = settings.node_lock.unwrap_or_else(NodeLock::default_directory);
         options
     }

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::attempt::{Attempt, RowEnded};
 use super::merge::{Merged, keep_all, merge, merged_before};
-use super::order::{self, CANCELLED, Order, SCRIPT_NAME};
+use super::order::{self, CANCELLED, MERGE_SCRIPT_NAME, Order, SCRIPT_NAME};
 use crate::context::Context;
 use crate::definition::Row;
 use crate::error::{At, CampaignError, Cause, with_causes};
@@ -33,6 +33,7 @@ use text::{Job, JobState};
 /// The journal's kinds of what is done to jobs.
 const SUBMITTED: &str = "slurm.submitted";
 const ENDED: &str = "slurm.ended";
+const MERGE: &str = "slurm.merge";
 
 /// Why a job was submitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -100,6 +101,39 @@ pub(crate) fn rows(
     context.jobs_outstanding = false;
     Ok(merged)
 }
+
+/// What a campaign that goes on without a driver left behind.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Detached {
+    /// The jobs of the rows, in order.
+    pub rows: Vec<u64>,
+    /// The job that takes the rows over once all of them have ended.
+    pub merge: u64,
+}
+
+/// Submits every row, and one more job that resumes the campaign once all of them have ended.
+pub(crate) fn submit_all(
+    context: &mut Context<'_>,
+    built: &Built,
+    sliced: &Sliced,
+    campaign: &Path,
+) -> Result<Detached, CampaignError> {
+    let client = Client::connect(context.cancel).map_err(unfit)?;
+    let (jobs, order) = order::write(context, built, sliced)?;
+    context.jobs_outstanding = true;
+    let mut driver = Driver::new(context, client, jobs, order)?;
+    for row in &context.definition().rows {
+        driver.submit(context, row, Because::First)?;
+    }
+    let rows: Vec<u64> = driver.submitted.iter().map(|one| one.job_id).collect();
+    let merge = driver.submit_merge(context, &rows, campaign)?;
+    Ok(Detached { rows, merge })
+}
+
+/// What the job that takes rows over may know of whoever submitted it.
+const MERGE_ENVIRONMENT: &str =
+    "PATH,HOME,USER,LOGNAME,SLURM_CONF,CARGO_HOME,RUSTUP_HOME,RUSTUP_TOOLCHAIN,KVRP_TRACES";
 
 struct Driver {
     client: Client,
@@ -438,6 +472,33 @@ impl Driver {
         Ok(())
     }
 
+    fn submit_merge(
+        &mut self,
+        context: &mut Context<'_>,
+        rows: &[u64],
+        campaign: &Path,
+    ) -> Result<u64, CampaignError> {
+        let ids: Vec<String> = rows.iter().map(u64::to_string).collect();
+        let mut options = vec![
+            "--parsable".to_owned(),
+            format!("--job-name={}", self.order.merge_name()),
+            "--nodes=1".to_owned(),
+            "--ntasks=1".to_owned(),
+            format!("--dependency=afterany:{}", ids.join(":")),
+            format!("--export={MERGE_ENVIRONMENT}"),
+            format!("--output={}", merge_log(context)?),
+        ];
+        options.extend(place_options(&self.settings));
+        options.extend(self.settings.extra.iter().cloned());
+        let arguments = options.into_iter().map(OsString::from);
+        // Not the program that the rows use: this job removes the folder that it is in.
+        let script = [self.jobs.join(MERGE_SCRIPT_NAME).into(), order::own_program()?.into()];
+        let arguments = arguments.chain(script).chain(resume_arguments(context, campaign)?).collect();
+        let job_id = self.client.submit(arguments, context.cancel).map_err(unfit)?;
+        context.append(Stage::Run, MERGE, &serde_json::json!({ "job_id": job_id, "after": rows }))?;
+        Ok(job_id)
+    }
+
     fn record_submission(
         &mut self,
         context: &Context<'_>,
@@ -514,17 +575,48 @@ fn options(settings: &Slurm, job_name: &str, row: &str, jobs: &Path) -> Vec<Stri
         "--open-mode=append".to_owned(),
         format!("--output={}", log.display()),
     ];
-    let named = [
-        ("account", settings.account.clone()),
-        ("partition", settings.partition.clone()),
-        ("qos", settings.qos.clone()),
-        ("constraint", settings.constraint.clone()),
-        ("time", settings.time_limit_min.map(|minutes| minutes.to_string())),
-    ];
-    let given = named.into_iter().filter_map(|(name, value)| Some(format!("--{name}={}", value?)));
-    options.extend(given);
+    options.extend(place_options(settings));
+    options.extend(settings.time_limit_min.map(|minutes| format!("--time={minutes}")));
     options.extend(settings.extra.iter().cloned());
     options
+}
+
+/// Where jobs of a campaign run and on whose account.
+fn place_options(settings: &Slurm) -> Vec<String> {
+    let named = [
+        ("account", &settings.account),
+        ("partition", &settings.partition),
+        ("qos", &settings.qos),
+        ("constraint", &settings.constraint),
+    ];
+    named.into_iter().filter_map(|(name, value)| Some(format!("--{name}={}", value.as_ref()?))).collect()
+}
+
+/// Beside the bundle: the job removes the folder that it shares with the others.
+fn merge_log(context: &Context<'_>) -> Result<String, CampaignError> {
+    let out = std::path::absolute(&context.options.out).at(Stage::Run, Cause::HostUnfit)?;
+    Ok(format!("{}.merge-%j.txt", out.display()))
+}
+
+/// `resume` with everything that this process was given; the job starts in another folder.
+fn resume_arguments(context: &Context<'_>, campaign: &Path) -> Result<Vec<OsString>, CampaignError> {
+    let absolute = |path: &Path| std::path::absolute(path).at(Stage::Run, Cause::HostUnfit);
+    let options = context.options;
+    let given = [
+        ("--campaign", Some(campaign)),
+        ("--repo", options.repository.as_deref()),
+        ("--trace", options.trace.as_deref()),
+        ("--staging", Some(options.staging.as_path())),
+        ("--node-lock", Some(options.node_lock.as_path())),
+    ];
+    let mut arguments: Vec<OsString> = vec!["resume".into()];
+    for (flag, path) in given {
+        if let Some(path) = path {
+            arguments.extend([flag.into(), absolute(path)?.into()]);
+        }
+    }
+    arguments.push(absolute(&options.out)?.into());
+    Ok(arguments)
 }
 
 /// Cancels every job of a campaign and waits until none is left.
@@ -572,6 +664,8 @@ pub fn cancel_campaign(out: &Path) -> Result<Vec<String>, CampaignError> {
     let settings =
         crate::definition::CampaignFile::read(&order::campaign(&jobs)).at(Stage::Run, Cause::BadInput)?;
     let settings = settings.definition.slurm.unwrap_or_default();
+    // The job that would take the rows over first: it must not start because they end.
+    client.cancel(&[order.merge_name()], &CancelToken::new()).map_err(unfit)?;
     end_jobs(&client, &order, Duration::from_secs(settings.patience_s))?;
     Ok(order.job_names())
 }

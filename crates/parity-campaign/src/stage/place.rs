@@ -3,6 +3,7 @@
 use cpu_placement::{CpuSet, HostRecord, Housekeeping, Plan, PlanRequest, Siblings, Topology};
 
 use crate::context::Context;
+use crate::definition;
 use crate::error::{At, CampaignError, Cause};
 use crate::executor::Executor;
 use crate::record::PlaceRecord;
@@ -65,9 +66,10 @@ fn refuse_another_host(began: &PlaceRecord, found: &PlaceRecord) -> Result<(), C
 fn plan(context: &Context<'_>) -> Result<Placed, CampaignError> {
     let topology = Topology::read().at(Stage::Place, Cause::HostUnfit)?;
     let cores = context.definition().placement.cores_per_process;
-    let housekeeping = match context.definition().placement.housekeeping {
-        crate::definition::Housekeeping::Kept => Housekeeping::Kept,
-        crate::definition::Housekeeping::Given => Housekeeping::Given,
+    let housekeeping = match (context.definition().placement.housekeeping, context.executor) {
+        // Nothing is timed here; a place to submit from may be a single core.
+        (_, Executor::Slurm) | (definition::Housekeeping::Given, _) => Housekeeping::Given,
+        (definition::Housekeeping::Kept, _) => Housekeeping::Kept,
     };
     let plan = widest_plan(&topology, cores, housekeeping).at(Stage::Place, Cause::HostUnfit)?;
     let measured = measured_set(context, &topology, &plan)?;
