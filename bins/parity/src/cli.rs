@@ -5,7 +5,7 @@ use command_line::{Exit, MessageFormat};
 use parity_campaign::ProfileWhen;
 use parity_campaign::demo::Fault;
 
-use crate::{demo, exceptions, jobs, qualify, run, verify};
+use crate::{compare, demo, exceptions, jobs, qualify, run, verify};
 
 /// Compare two revisions of a KV-cache replay harness: behaviour first, then speed.
 #[derive(Debug, Parser)]
@@ -38,6 +38,8 @@ enum Command {
     Init(InitArgs),
     /// Check that the evidence of a finished campaign is whole and unaltered, and that its verdicts follow from it
     Verify(VerifyArgs),
+    /// Say what differs between two finished campaigns: definition, commits, build, host, digests, counters, ratios
+    CompareEvidence(CompareArgs),
     /// Work on records of accepted differences
     #[command(subcommand)]
     Exceptions(ExceptionsCommand),
@@ -266,6 +268,17 @@ pub(crate) struct DraftArgs {
     pub(crate) output: Option<PathBuf>,
 }
 
+/// Compare evidence.
+#[derive(Debug, Args)]
+pub(crate) struct CompareArgs {
+    /// The evidence of one campaign
+    #[arg(value_name = "A")]
+    pub(crate) left: PathBuf,
+    /// The evidence of another
+    #[arg(value_name = "B")]
+    pub(crate) right: PathBuf,
+}
+
 /// Check evidence.
 #[derive(Debug, Args)]
 pub(crate) struct VerifyArgs {
@@ -286,6 +299,7 @@ pub(crate) fn run() -> Exit {
         Command::Demo(args) => demo::run(args, cli.message_format),
         Command::Init(args) => run::init(args),
         Command::Verify(args) => verify::run(args, cli.message_format),
+        Command::CompareEvidence(args) => compare::run(args, cli.message_format),
         Command::Exceptions(ExceptionsCommand::Draft(args)) => exceptions::draft(args),
     };
     result.unwrap_or_else(|failure| failure.report())

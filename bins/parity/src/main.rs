@@ -1,6 +1,7 @@
 //! The `parity` command: see `parity --help`.
 
 mod cli;
+mod compare;
 mod console;
 mod demo;
 mod exceptions;

@@ -126,6 +126,8 @@ pub(crate) struct Context<'a> {
     pub(crate) times: Vec<StageTime>,
     /// Absolute, so that a child's working directory does not matter.
     pub(crate) work: PathBuf,
+    /// What was made outside of it, and what for.
+    pub(crate) made_elsewhere: Vec<(PathBuf, &'static str)>,
     pub(crate) exceptions: Vec<Exception>,
     /// What an earlier process recorded of this campaign, when it goes on where that one stopped.
     pub(crate) earlier: Option<Earlier>,
@@ -277,6 +279,7 @@ impl<'a> Context<'a> {
             progress,
             times: Vec::new(),
             work,
+            made_elsewhere: Vec::new(),
             exceptions: Vec::new(),
             earlier,
             executor,
@@ -306,6 +309,7 @@ impl<'a> Context<'a> {
             progress,
             times: Vec::new(),
             work,
+            made_elsewhere: Vec::new(),
             exceptions: Vec::new(),
             earlier: Some(seen),
             executor: Executor::Local,

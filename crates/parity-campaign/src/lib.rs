@@ -20,6 +20,7 @@
 
 mod campaign;
 pub mod canonical_report;
+mod compare;
 mod context;
 pub mod coverage;
 pub mod definition;
@@ -41,6 +42,7 @@ mod template;
 pub mod timing_record;
 
 pub use campaign::{qualify_row, resume_campaign, run_campaign, submit_campaign};
+pub use compare::{EvidenceComparison, EvidenceDifference, compare_evidence};
 pub use context::{Options, Progress, Silent, StageTime};
 pub use definition::{CampaignFile, Definition, DefinitionError};
 pub use divergence::{Divergence, first_divergence};
@@ -56,9 +58,9 @@ pub use profile::{FunctionSamples, Profile, ProfileSummary, ProfileWhen};
 pub use recompute::{RecomputeError, Recomputed, read_report, recompute};
 pub use record::{
     AppliedPatch, ArtifactRecord, Both, BuildDifference, BuildRecord, CanonicalDigest, CanonicalRecord,
-    Classification, DifferenceRecord, ExceptionReport, ExceptionUse, Growth, Measurable, MeasureRecord,
-    PerformanceVerdict, PinRecord, PinnedRevision, PlaceRecord, RatioBounds, RepetitionRecord, ReportFile,
-    RowNode, RowOutcome, RowRecord, SemanticVerdict, Side, TestEnd, TestRun,
+    Classification, CleanedUp, CleanupRecord, DifferenceRecord, ExceptionReport, ExceptionUse, Fate, Growth,
+    Measurable, MeasureRecord, PerformanceVerdict, PinRecord, PinnedRevision, PlaceRecord, RatioBounds,
+    RepetitionRecord, ReportFile, RowNode, RowOutcome, RowRecord, SemanticVerdict, Side, TestEnd, TestRun,
 };
 pub use report::{
     Conclusion, PULL_REQUEST_COMMENT_CHARS, REPORT_SCHEMA, Report, markdown, performance_verdict,

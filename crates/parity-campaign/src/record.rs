@@ -518,3 +518,34 @@ impl SemanticVerdict {
         }
     }
 }
+
+/// `cleanup` in the journal: what became of everything that one process of the campaign made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CleanupRecord {
+    /// All of it; the bundle's own files only where they are full outputs.
+    pub made: Vec<CleanedUp>,
+}
+
+/// Something that a campaign made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CleanedUp {
+    /// Where: relative to the bundle, or below a folder named in braces.
+    pub path: String,
+    /// What it is.
+    pub what: String,
+    /// What became of it.
+    pub fate: Fate,
+}
+
+/// What became of something that was made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "kind")]
+pub enum Fate {
+    /// It was only needed on the way.
+    Removed,
+    /// It is still there.
+    Kept {
+        /// Why.
+        why: String,
+    },
+}

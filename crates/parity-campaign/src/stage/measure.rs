@@ -35,6 +35,9 @@ pub(crate) fn record_path(row: &Row) -> String {
     format!("records/measure-{}.json", row.name)
 }
 
+/// What the clean-up says of the folder that is measured in.
+const STAGED: &str = "copies of both artifacts and of the window, on storage of this node";
+
 /// The label of a result whose arms did not do the same work (M12).
 const UNEQUAL_WORK: &str = "unequal semantic work, not a parity verdict";
 
@@ -59,6 +62,7 @@ impl Node {
             .prefix("kvrp-stage-")
             .tempdir_in(&context.options.staging)
             .at(Stage::Measure, Cause::HostUnfit)?;
+        context.made_elsewhere.push((staging.path().to_owned(), STAGED));
         let claim = claim(context.options, staging.path())?;
         let harness = Both::try_make(|side| {
             let folder = staging.path().join(side.letter());
