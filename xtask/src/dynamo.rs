@@ -10,8 +10,10 @@
 //! it as a commit ([`repository`]).
 
 mod archive;
+mod demonstrate;
 mod fetch;
 mod lock;
+mod plant;
 mod repository;
 mod tree;
 
@@ -22,8 +24,10 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::process::Stop;
 
 use archive::Package;
+use demonstrate::Demonstrate;
 use fetch::Scratch;
 use lock::Lock;
+use plant::Plants;
 use repository::Repository;
 use tree::Tree;
 
@@ -39,10 +43,20 @@ const KNOWN: &[(&str, &str)] = &[
 
 const USAGE: &str = "\
 usage: cargo xtask dynamo assemble --out DIR VERSION...
+       cargo xtask dynamo plant --repo DIR NAME...
+       cargo xtask dynamo demonstrate NAME... --repo DIR --out DIR [--trace FILE] [--seed DIR] [--parity FILE]
 
 Make a local git repository of Dynamo from its published crates: for each VERSION (1.5.0, 1.5.1, 1.6.1 are known to
 work) one commit without parent, tagged vVERSION. Where DIR is a repository made earlier by this command, the versions
 it lacks are added. Prints a line `vVERSION COMMIT` for each version asked for.
+
+Plant known faults (testdata/plants) on top of a version in such a repository: for each NAME, or all of them with `all`, a
+commit tagged plant-NAME, with the same id on every machine. Prints a line `plant-NAME COMMIT` for each.
+
+Demonstrate that campaigns catch them: for each NAME in testdata/plants/demonstrations.toml, or `all`, make what is missing
+in the repository, run its campaigns, and compare exit codes and reports with what is right. The evidence is kept below
+--out, artifacts too, so nothing is built twice; --seed is handed on to `parity run`; --parity is that command where it is built already. Prints one line per campaign; exit code
+1 when anything is not as it must be.
 
 Needs cargo, git, and the registry (or a cargo home that already holds the crates).";
 
@@ -54,8 +68,34 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
             Some(request) => print_ids(&assemble(&request)?),
             None => println!("{USAGE}"),
         },
+        Some((first, rest)) if first == "plant" => plant(rest)?,
+        Some((first, rest)) if first == "demonstrate" => match Demonstrate::parse(rest).map_err(as_usage)? {
+            Some(asked) => ensure!(asked.run()?, "not everything is as it must be"),
+            None => println!("{USAGE}"),
+        },
         Some((first, _)) => return Err(Stop::usage(format!("no such task `dynamo {first}`\n\n{USAGE}"))),
         None => return Err(Stop::usage(format!("`dynamo` needs to be told what to do\n\n{USAGE}"))),
+    }
+    Ok(())
+}
+
+/// `plant --repo DIR NAME...`
+fn plant(args: &[String]) -> Result<()> {
+    if args.iter().any(|arg| arg == "--help" || arg == "-h") {
+        println!("{USAGE}");
+        return Ok(());
+    }
+    let [option, path, names @ ..] = args else {
+        return Err(Stop::usage(format!("`plant` needs --repo DIR and names\n\n{USAGE}")));
+    };
+    if option != "--repo" || names.is_empty() {
+        return Err(Stop::usage(format!("`plant` needs --repo DIR and names\n\n{USAGE}")));
+    }
+    let repository = Repository::open(Path::new(path))?.with_context(|| format!("there is no {path}"))?;
+    let plants = Plants::load()?;
+    let names = if names.iter().any(|name| name == "all") { plants.names() } else { names.to_vec() };
+    for planted in plants.plant(&repository, &names)? {
+        println!("plant-{} {}", planted.name, planted.commit);
     }
     Ok(())
 }

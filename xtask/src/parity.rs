@@ -10,7 +10,12 @@ use crate::setup;
 pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
     setup::for_parity()?;
     step(cargo().args(["build", "--quiet", "--release", "--locked", "--package", "parity"]))?;
-    hand_over(Command::new(target().join("release/parity")).args(args))
+    hand_over(Command::new(program()).args(args))
+}
+
+/// The command that [`run`] builds.
+pub(crate) fn program() -> std::path::PathBuf {
+    target().join("release/parity")
 }
 
 /// Where cargo puts what it builds.

@@ -81,11 +81,63 @@ impl Repository {
     }
 
     /// The commit a version's tag names.
-    fn commit_of(&self, version: &str) -> Result<String> {
+    pub(super) fn commit_of(&self, version: &str) -> Result<String> {
         Ok(self
             .git(["rev-parse", "--verify", "--end-of-options", &format!("refs/tags/v{version}")])?
             .trim()
             .to_owned())
+    }
+
+    /// Writes a commit whose tree is its parent's with patches applied, an hour after it. Nothing names it yet.
+    pub(super) fn commit_patched(&self, commit: &Commit<'_>) -> Result<String> {
+        let index = self.path.join(format!(".git/index-of-plant-{}", std::process::id()));
+        let made = self.commit_through(&index, commit);
+        match std::fs::remove_file(&index) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(error).with_context(|| format!("cannot remove {}", index.display()))
+            }
+            _ => made,
+        }
+    }
+
+    fn commit_through(&self, index: &Path, commit: &Commit<'_>) -> Result<String> {
+        let parent = commit.parent;
+        let time_s: u64 = self.git(["show", "-s", "--format=%ct", parent])?.trim().parse()?;
+        let date = format!("{} +0000", time_s + 3_600);
+        let (name, email) = IDENTITY.trim_end_matches('>').split_once(" <").unwrap_or((IDENTITY, ""));
+        let run = |args: &[&OsStr]| {
+            let mut command = self.command(args);
+            command.env("GIT_INDEX_FILE", index);
+            for role in ["AUTHOR", "COMMITTER"] {
+                command.env(format!("GIT_{role}_NAME"), name).env(format!("GIT_{role}_EMAIL"), email);
+                command.env(format!("GIT_{role}_DATE"), &date);
+            }
+            finish(command)
+        };
+        run(&["read-tree", parent].map(OsStr::new))?;
+        for patch in commit.patches {
+            run(&[
+                OsStr::new("apply"),
+                OsStr::new("--cached"),
+                OsStr::new("--unidiff-zero"),
+                patch.as_os_str(),
+            ])?;
+        }
+        let tree = run(&["write-tree"].map(OsStr::new))?;
+        let args = ["commit-tree", tree.trim(), "-p", parent, "-m", commit.message.trim_end()];
+        Ok(run(&args.map(OsStr::new))?.trim().to_owned())
+    }
+
+    /// Tags a commit; a tag of that name that is elsewhere is left as it is.
+    pub(super) fn tag(&self, name: &str, commit: &str) -> Result<()> {
+        let full = format!("refs/tags/{name}");
+        let has = self.git(["for-each-ref", "--format=%(objectname)", &full])?;
+        ensure!(
+            has.is_empty() || has.trim() == commit,
+            "tag {name} is {}, and not {commit}: it is left as it is",
+            has.trim()
+        );
+        self.git(["update-ref", &full, commit]).map(drop)
     }
 
     /// Shows a version in the working tree.
@@ -118,12 +170,7 @@ impl Repository {
 
     /// Runs git and gives what it printed.
     fn git<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Result<String> {
-        let mut command = self.command(args);
-        let output = command.stdin(Stdio::null()).output().context("cannot start git, which is needed")?;
-        if !output.status.success() {
-            bail!("{command:?} failed: {}", String::from_utf8_lossy(&output.stderr).trim());
-        }
-        String::from_utf8(output.stdout).context("git printed something that is not text")
+        finish(self.command(args))
     }
 
     /// A git that knows only this repository and nobody's configuration.
@@ -137,6 +184,21 @@ impl Repository {
         command.args(args).current_dir(&self.path).stderr(Stdio::piped());
         command
     }
+}
+
+/// A commit to be written.
+pub(super) struct Commit<'a> {
+    pub(super) parent: &'a str,
+    pub(super) patches: &'a [&'a Path],
+    pub(super) message: &'a str,
+}
+
+fn finish(mut command: Command) -> Result<String> {
+    let output = command.stdin(Stdio::null()).output().context("cannot start git, which is needed")?;
+    if !output.status.success() {
+        bail!("{command:?} failed: {}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    String::from_utf8(output.stdout).context("git printed something that is not text")
 }
 
 /// What `git fast-import` reads: the files of the tree, and the commit that holds them.

@@ -185,6 +185,36 @@ fn row_names_are_unique() {
     assert!(error.contains("row[1].name") && error.contains("used twice"), "{error}");
 }
 
+/// The demonstrations name patches and records by digest, and have the rows that were qualified on their version.
+#[test]
+fn campaign_files_of_the_demonstrations_parse() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/campaigns/plants");
+    let entries = std::fs::read_dir(&folder).expect("campaigns").map(|entry| entry.expect("an entry").path());
+    let files: Vec<PathBuf> =
+        entries.filter(|path| path.extension().is_some_and(|kind| kind == "toml")).collect();
+    assert!(files.len() >= 10, "{files:?}");
+    for path in files {
+        let file = CampaignFile::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let definition = file.definition;
+        assert_eq!(path.file_stem(), Some(definition.name.as_ref()));
+        let blocks: Vec<u64> = definition.rows.iter().map(|row| row.num_gpu_blocks).collect();
+        assert_eq!(blocks, [5_700, 12_288, 6_656, 3_072], "{}", path.display());
+        for (name, sha256) in definition
+            .patches
+            .iter()
+            .map(|patch| (&patch.file, patch.sha256))
+            .chain(definition.exceptions.iter().map(|exception| (&exception.file, exception.sha256)))
+        {
+            let (found, _) = Sha256::of_file(&folder.join(name)).expect("a file");
+            assert_eq!(found, sha256, "{} in {}", name.display(), path.display());
+        }
+        for exception in &definition.exceptions {
+            crate::exception::Exception::read(&folder.join(&exception.file), exception.sha256)
+                .expect("a record");
+        }
+    }
+}
+
 #[test]
 fn campaign_files_in_the_tree_parse() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/campaigns");
