@@ -57,6 +57,12 @@ const SLURM: Part = Part {
     },
     debian: &["slurmctld", "slurmd", "slurm-client", "munge"],
 };
+const PERF: Part = Part {
+    name: "perf",
+    why: "a row that is too slow is profiled",
+    present: || works("perf", &["--version"]),
+    debian: &["linux-perf"],
+};
 
 /// What `cargo xtask parity` needs.
 pub(crate) fn for_parity() -> Result<()> {
@@ -65,7 +71,7 @@ pub(crate) fn for_parity() -> Result<()> {
 
 /// What the tests need.
 pub(crate) fn for_tests() -> Result<()> {
-    ensure(&[COMPILER, GIT, HWLOC, PYTHON, IBVERBS, SLURM])?;
+    ensure(&[COMPILER, GIT, HWLOC, PYTHON, IBVERBS, SLURM, PERF])?;
     ensure_cargo_tool("nextest", "cargo-nextest")
 }
 
