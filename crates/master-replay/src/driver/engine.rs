@@ -27,7 +27,7 @@ const FLUSH_BYTES: usize = 64 << 10;
 
 /// Replies are left unread only once all calls have been in flight, and another ever more overdue, for so long: a paced
 /// replay that catches up after a hiccup reads at once.
-const SATURATED_US: u64 = 50_000;
+const SATURATED_US: u64 = 250_000;
 
 /// Replies are left unread for at most this part of the time that the master needs for the calls in flight, so that
 /// it never runs out of calls.
