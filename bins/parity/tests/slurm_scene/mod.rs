@@ -103,7 +103,7 @@ impl Scene {
         while !ready(self) {
             let ended = child.try_wait().expect("a child");
             assert!(ended.is_none(), "it ended ({ended:?}) before {what}\n{}", self.said());
-            assert!(start.elapsed() < Duration::from_secs(300), "never {what}\n{}", self.said());
+            assert!(start.elapsed() < Duration::from_secs(900), "never {what}\n{}", self.said());
             std::thread::sleep(Duration::from_millis(50));
         }
     }
@@ -114,7 +114,7 @@ impl Scene {
             if let Some(status) = child.try_wait().expect("a child") {
                 return status.code();
             }
-            if start.elapsed() > Duration::from_secs(300) {
+            if start.elapsed() > Duration::from_secs(900) {
                 child.kill().expect("a signal");
                 panic!("it never ends\n{}\n{:?}", self.said(), self.cluster.jobs());
             }

@@ -237,9 +237,16 @@ impl Driver {
                     self.sleep(context)?;
                 }
             }
-            Ok(())
+            self.end_what_waits(context)
         })?;
         Ok(rows.iter().filter_map(|row| merged.remove(row.name.as_str())).collect())
+    }
+
+    /// A node may fail after a row was finished there, and Slurm puts its job back: nothing is left for it to do.
+    fn end_what_waits(&self, context: &Context<'_>) -> Result<(), CampaignError> {
+        let jobs = self.client.jobs(&self.order.job_names(), context.cancel).map_err(unfit)?;
+        let waits = jobs.into_iter().filter(|job| job.state == JobState::Waiting).map(|job| job.name);
+        self.client.cancel(&waits.collect::<Vec<_>>(), context.cancel).map_err(unfit)
     }
 
     /// The jobs of this campaign; nothing when Slurm does not answer, which may pass.

@@ -115,20 +115,21 @@ fn row_status(journal: &[Record], row: &str, attempts: &[Attempt], jobs: &[(Stri
     let is_of_row = |record: &Record| record.payload_json().contains(&format!("\"row\":\"{row}\""));
     let path = format!("\"records/row-{row}.json\"");
     let is_recorded = journal.iter().any(|record| record.payload_json().contains(&path));
+    let repetitions = count(&|record| record.kind == "repetition" && is_of_row(record));
     RowStatus {
         row: row.to_owned(),
-        state: state(is_recorded, last, job),
+        state: state(is_recorded, repetitions > 0, last, job),
         job_id: job.map(|job| job.id).or(last.map(|attempt| attempt.job_id)),
         node: last.and_then(Attempt::started).map(|started| started.node),
         attempts: attempts.len(),
-        repetitions: count(&|record| record.kind == "repetition" && is_of_row(record)),
+        repetitions,
         samples: count(&|record| {
             record.kind == measure && record.payload_json().contains("\"attempt_ended\"")
         }),
     }
 }
 
-fn state(is_recorded: bool, last: Option<&Attempt>, job: Option<&Job>) -> String {
+fn state(is_recorded: bool, is_begun: bool, last: Option<&Attempt>, job: Option<&Job>) -> String {
     if is_recorded {
         return "done".to_owned();
     }
@@ -144,6 +145,7 @@ fn state(is_recorded: bool, last: Option<&Attempt>, job: Option<&Job>) -> String
         (_, Some(JobState::Running)) => "runs".to_owned(),
         (Some(RowEnded::Interrupted { .. }), _) => "interrupted".to_owned(),
         (_, Some(state)) => format!("ended without evidence ({state:?})"),
+        (_, None) if last.is_none() && is_begun => "under way".to_owned(),
         (_, None) if last.is_some() => "its job is unknown to Slurm".to_owned(),
         (_, None) => "not begun".to_owned(),
     }

@@ -92,13 +92,9 @@ impl Client {
 
     /// The jobs with these names that the controller still knows, in the order of their numbers.
     pub(crate) fn jobs(&self, names: &[String], cancel: &CancelToken) -> Result<Vec<Job>, SlurmError> {
-        let named = OsString::from(format!("--name={}", names.join(",")));
-        let all = ["--all".into(), "--states=all".into(), named];
-        let json = self.version >= JSON_SINCE;
-        let shape: &[&str] = if json { &["--json"] } else { &["--noheader", "-o", text::COLUMNS] };
-        let printed = run("squeue", all.into_iter().chain(shape.iter().map(Into::into)), cancel)?;
-        let jobs = if json { text::queue_json(&printed) } else { text::queue(&printed) };
-        let mut jobs = jobs.map_err(|source| SlurmError::Text { command: "squeue", source })?;
+        let json = if self.version >= JSON_SINCE { queue(names, true, cancel).ok() } else { None };
+        // An installation without the plugin for JSON has the text all the same.
+        let mut jobs = json.map_or_else(|| queue(names, false, cancel), Ok)?;
         jobs.retain(|job| names.contains(&job.name));
         jobs.sort_by_key(|job| job.id);
         Ok(jobs)
@@ -121,6 +117,15 @@ impl Client {
             run("scancel", ["--quiet".into(), format!("--name={name}").into()], cancel).map(drop)
         })
     }
+}
+
+fn queue(names: &[String], json: bool, cancel: &CancelToken) -> Result<Vec<Job>, SlurmError> {
+    let named = OsString::from(format!("--name={}", names.join(",")));
+    let all = ["--all".into(), "--states=all".into(), named];
+    let shape: &[&str] = if json { &["--json"] } else { &["--noheader", "-o", text::COLUMNS] };
+    let printed = run("squeue", all.into_iter().chain(shape.iter().map(Into::into)), cancel)?;
+    let jobs = if json { text::queue_json(&printed) } else { text::queue(&printed) };
+    jobs.map_err(|source| SlurmError::Text { command: "squeue", source })
 }
 
 fn run(

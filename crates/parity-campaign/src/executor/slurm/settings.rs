@@ -200,4 +200,19 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn keys_are_known_or_errors() {
+        let all = r#"account = "a"
+            restart_on = ["preempted", "requeued", "node-fail", "time-limit", "cancelled", "lost"]"#;
+        let read: Slurm = crate::definition::from_toml(all).expect("a table");
+        assert_eq!(read, Slurm { account: Some("a".into()), ..Slurm::default() });
+        for (text, says) in [
+            ("acount = \"a\"", "did you mean `account`?"),
+            ("restart_on = [\"lots\"]", "did you mean `lost`?"),
+        ] {
+            let error = crate::definition::from_toml::<Slurm>(text).expect_err(text).to_string();
+            assert!(error.contains(says), "{error}");
+        }
+    }
 }

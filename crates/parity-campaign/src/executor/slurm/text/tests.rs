@@ -26,6 +26,18 @@ fn the_queue_of_22_05() {
     assert!(matches!(queue("slurm_load_jobs error"), Err(TextError::Line { .. })));
 }
 
+/// Recorded from 22.05.8, where the state is a word and jobs of everybody are in the document.
+#[test]
+fn the_json_of_22_05() {
+    let text = r#"{"meta": {"plugin": {"type": "openapi\/v0.0.38", "name": "Slurm OpenAPI v0.0.38"},
+        "Slurm": {"version": {"major": 22, "micro": 8, "minor": 5}, "release": "22.05.8"}}, "errors": [],
+        "jobs": [{"array_task_id": null, "batch_host": "", "comment": "", "exit_code": 0, "job_id": 5,
+        "job_state": "PENDING", "name": "nodefail", "nodes": "", "requeue": true, "restart_cnt": 1,
+        "state_reason": "BeginTime", "time_limit": 1}]}"#;
+    let [job] = &queue_json(text).expect("a queue")[..] else { panic!("not one job") };
+    assert_eq!((job.id, &job.state, job.reason.as_str()), (5, &JobState::Waiting, "BeginTime"));
+}
+
 #[test]
 fn the_json_of_several_releases() {
     let of = |state: &str, nodes: &str| {
