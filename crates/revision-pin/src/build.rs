@@ -545,7 +545,9 @@ impl<'a> Build<'a> {
         let Some(store) = &self.builder.store else { return Ok(None) };
         let patches: Vec<Sha256> = self.checkout.patches().iter().map(|patch| patch.sha256).collect();
         let source = (self.commit, patches, self.checkout.submodules(), self.checkout.lfs_pointers());
-        let settings = (&self.builder.recipe, &self.composed.recorded, &self.config.files, &self.mapping);
+        // The script that maps host paths holds them; what it maps them to is what shapes the artifact.
+        let mapping = self.mapping.as_ref().map(|mapping| &mapping.prefixes);
+        let settings = (&self.builder.recipe, &self.composed.recorded, &self.config.files, mapping);
         let key = (source, lockfile_sha256, settings, &self.toolchain);
         Entry::of(store, &key).map(Some).map_err(self.io("look for an earlier build"))
     }

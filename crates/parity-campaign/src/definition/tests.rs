@@ -185,6 +185,30 @@ fn row_names_are_unique() {
     assert!(error.contains("row[1].name") && error.contains("used twice"), "{error}");
 }
 
+/// The golden seeds are what the campaign they come from expects.
+#[test]
+fn golden_seeds_agree_with_the_campaign_they_come_from() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata");
+    let read = |name: &str| std::fs::read_to_string(folder.join(name)).expect("a file");
+    let seeds: toml::Table = read("seeds/conversation-dynamo-1.5.toml").parse().expect("TOML");
+    let campaign = CampaignFile::read(&folder.join("campaigns/dynamo-1.5.0-1.5.1.toml")).expect("a campaign");
+    let definition = campaign.definition;
+    let text = |key: &str| seeds[key].as_str().map(str::to_owned);
+    assert_eq!(text("trace_sha256"), Some(definition.trace.sha256.to_string()));
+    assert_eq!(text("slice_sha256"), definition.trace.slice_sha256.map(|sha256| sha256.to_string()));
+    let rows = seeds["row"].as_array().expect("rows");
+    assert_eq!(rows.len(), definition.rows.len());
+    for (seed, row) in rows.iter().zip(&definition.rows) {
+        assert_eq!(seed["name"].as_str(), Some(row.name.as_str()));
+        let count = |value: &toml::Value| value.as_integer().and_then(|count| u64::try_from(count).ok());
+        assert_eq!(count(&seed["num_gpu_blocks"]), Some(row.num_gpu_blocks), "{}", row.name);
+        assert!(!row.expected.is_empty(), "{}", row.name);
+        for (name, expected) in &row.expected {
+            assert_eq!(count(&seed["expected"][name.as_str()]), Some(*expected), "{} {name}", row.name);
+        }
+    }
+}
+
 /// The demonstrations name patches and records by digest, and have the rows that were qualified on their version.
 #[test]
 fn campaign_files_of_the_demonstrations_parse() {
