@@ -578,7 +578,7 @@ fn options(settings: &Slurm, job_name: &str, row: &str, jobs: &Path) -> Vec<Stri
         "--ntasks=1".to_owned(),
         "--exclusive".to_owned(),
         if requeue { "--requeue" } else { "--no-requeue" }.to_owned(),
-        "--export=NIL".to_owned(),
+        "--export=ALL".to_owned(),
         "--open-mode=append".to_owned(),
         format!("--output={}", log.display()),
     ];

@@ -38,7 +38,7 @@ fn a_job_has_one_node_to_itself_and_what_the_campaign_file_says() {
     assert_eq!(
         found,
         "--parsable --job-name=kvrp-0123456789ab-vllm-aggregated --nodes=1 --ntasks=1 --exclusive --requeue \
-         --export=NIL --open-mode=append --output=/shared/jobs/log/vllm-aggregated-%j.txt --account=a \
+         --export=ALL --open-mode=append --output=/shared/jobs/log/vllm-aggregated-%j.txt --account=a \
          --partition=p --qos=q --constraint=c&d --time=90 --reservation=night"
     );
     let once = Slurm { restart_on: vec![Condition::TimeLimit], ..Slurm::default() };
