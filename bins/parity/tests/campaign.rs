@@ -9,7 +9,7 @@ use assert_cmd::Command;
 use evidence::read_journal;
 use predicates::prelude::PredicateBooleanExt as _;
 use tempfile::TempDir;
-use testkit::{ROWS_TOML, StandIn, TempRepository, edit_pointer, reports, traces};
+use testkit::{StandIn, TempRepository, campaign_toml, edit_pointer, reports, traces};
 
 /// A campaign to be run: two harnesses, and a definition that may be edited.
 struct Scene {
@@ -46,13 +46,15 @@ impl Scene {
     fn set_up(&self) -> Stage {
         let folder = tempfile::tempdir().expect("a folder");
         let mut repository = TempRepository::new();
-        let baseline = self.baseline.commit(&mut repository, "baseline");
-        let candidate = self.candidate.commit(&mut repository, "candidate");
+        let commits = [
+            self.baseline.commit(&mut repository, "baseline"),
+            self.candidate.commit(&mut repository, "candidate"),
+        ];
         fs::write(folder.path().join("trace.jsonl"), traces::FORTY_REQUESTS).expect("a trace");
         for name in ["staging", "lock"] {
             fs::create_dir(folder.path().join(name)).expect("a folder");
         }
-        let mut text = definition(repository.path(), &baseline, &candidate);
+        let mut text = definition(repository.path(), &commits);
         for (from, to) in &self.edits {
             assert!(text.contains(from), "{from:?} is not in\n{text}");
             text = text.replacen(from, to, 1);
@@ -115,43 +117,9 @@ impl Stage {
     }
 }
 
-fn definition(repository: &Path, baseline: &str, candidate: &str) -> String {
+fn definition(repository: &Path, commits: &[String; 2]) -> String {
     let trace = canonical_json::Sha256::of(traces::FORTY_REQUESTS.as_bytes());
-    format!(
-        r#"schema = "kvrp.campaign.v1"
-name = "stand-in"
-[repository]
-path = "{}"
-[baseline]
-commit = "{baseline}"
-[candidate]
-commit = "{candidate}"
-[build]
-package = "standin-harness"
-[trace]
-sha256 = "{trace}"
-file = "trace.jsonl"
-count = 40
-[replay]
-time_limit_s = 20
-{ROWS_TOML}
-[[review]]
-kind = "exclusion"
-subject = "/planner/html_report_path"
-reason = "stated by the real reports that the stand-in repeats"
-reviewer = "tests"
-date = "2026-01-01"
-[host]
-free_disk_bytes = 1
-[measure.run]
-seed = 7
-pairs = 6
-warmups_per_arm = 1
-[measure.gate]
-pairs = 6
-"#,
-        repository.display()
-    )
+    campaign_toml(repository, commits, &trace, 20, "")
 }
 
 /// Command lines of processes that name this folder, ours aside.
@@ -350,7 +318,7 @@ fn a_relationship_that_is_not_ancestry_must_be_stated() {
     let files = scene.candidate.files();
     let changes: Vec<_> = files.iter().map(|(path, text)| (path.as_str(), Some(text.as_str()))).collect();
     let candidate = repository.orphan(&changes, "candidate");
-    let text = definition(repository.path(), &baseline, &candidate);
+    let text = definition(repository.path(), &[baseline, candidate]);
     fs::write(stage.folder.path().join("campaign.toml"), &text).unwrap();
     parity().args(stage.arguments()).assert().code(4).stderr(predicates::str::contains("share no history"));
     fs::remove_dir_all(stage.out()).unwrap();
@@ -435,7 +403,7 @@ fn equal_artifacts_from_different_trees_stop_the_campaign() {
     let mut repository = TempRepository::new();
     let baseline = scene.baseline.commit(&mut repository, "baseline");
     let candidate = repository.commit(&[("NOTES", Some("no code"))], "candidate");
-    let text = definition(repository.path(), &baseline, &candidate);
+    let text = definition(repository.path(), &[baseline, candidate]);
     fs::write(stage.folder.path().join("campaign.toml"), &text).unwrap();
     parity().args(stage.arguments()).assert().code(8).stderr(predicates::str::contains("same artifact"));
     fs::remove_dir_all(stage.out()).unwrap();
@@ -480,7 +448,7 @@ fn two_revisions_are_built_in_one_way_or_a_review_says_why() {
         let baseline = scene.baseline.commit(&mut repository, "baseline");
         scene.candidate.commit(&mut repository, "candidate");
         let candidate = repository.commit(&[(path, Some(text.as_str()))], "another way");
-        let campaign = definition(repository.path(), &baseline, &candidate);
+        let campaign = definition(repository.path(), &[baseline, candidate]);
         let file = stage.folder.path().join("campaign.toml");
         fs::write(&file, &campaign).expect("a campaign file");
         parity().args(stage.arguments()).assert().code(code).stderr(predicates::str::contains(says));

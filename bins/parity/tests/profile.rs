@@ -1,6 +1,7 @@
 //! A profile names the function that makes one arm slower, on machines that permit one.
 
 use std::fs;
+use std::path::Path;
 
 use parity_campaign::Profile;
 use testkit::StandIn;
@@ -17,6 +18,7 @@ fn the_function_that_is_new_is_named_first() {
     let text = scene.check(command, &[0, 3], &["profile of both arms"]);
     let report = parity_campaign::read_report(&scene.out()).expect("a report");
     assert_eq!(report.measurements.len(), 4, "{text}");
+    let permitted = perf_is_permitted(scene.folder.path());
     for row in &report.measurements {
         match row.profile.as_ref().expect("one was asked for") {
             Profile::Taken(found) => {
@@ -26,6 +28,7 @@ fn the_function_that_is_new_is_named_first() {
                 assert!(text.contains(&format!("Profile of {}, equal work", row.row)), "{text}");
             }
             Profile::Unavailable { reason } => {
+                assert!(!permitted, "perf works here, and the command says {reason}\n{text}");
                 assert!(text.contains("profile unavailable: ") && !reason.is_empty(), "{text}");
             }
             other => panic!("{other:?}"),
@@ -35,6 +38,13 @@ fn the_function_that_is_new_is_named_first() {
     if scene.out().join(listing).exists() {
         scene.check_edit(listing, "hot_function", "another_function", "profile");
     }
+}
+
+/// Whether this machine lets perf take a profile, asked without the command under test.
+fn perf_is_permitted(folder: &Path) -> bool {
+    let mut perf = assert_cmd::Command::new("perf");
+    perf.args(["record", "--quiet", "--event", "cpu-clock", "--output"]).arg(folder.join("probe.data"));
+    perf.args(["--", "true"]).output().expect("perf is installed by the set-up of the tests").status.success()
 }
 
 /// A machine without a profiler, or one that refuses, is said and ends nothing.

@@ -40,4 +40,4 @@ pub use edit::{edit_pointer, insert_member, remove_pointer, value_at};
 pub use fixture::{reports, traces};
 pub use redact::Redactor;
 pub use repository::TempRepository;
-pub use standin::{ROWS_TOML, StandIn};
+pub use standin::{ROWS_TOML, StandIn, campaign_toml};

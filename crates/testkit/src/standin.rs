@@ -44,6 +44,53 @@ const LOCK: &str = include_str!("standin/lock.toml");
 /// The four rows whose reports the stand-in has, as tables of a campaign file.
 pub const ROWS_TOML: &str = include_str!("standin/rows.toml");
 
+/// A campaign file over two commits of the stand-in and [`crate::traces::FORTY_REQUESTS`] in `trace.jsonl`, whose digest is
+/// `trace_sha256`; `extra` tables come before `[host]`. It ends with the table `[measure.gate]`.
+pub fn campaign_toml(
+    repository: &Path,
+    [baseline, candidate]: &[String; 2],
+    trace_sha256: &impl std::fmt::Display,
+    time_limit_s: u32,
+    extra: &str,
+) -> String {
+    let repository = repository.display();
+    format!(
+        r#"schema = "kvrp.campaign.v1"
+name = "stand-in"
+[repository]
+path = "{repository}"
+[baseline]
+commit = "{baseline}"
+[candidate]
+commit = "{candidate}"
+[build]
+package = "standin-harness"
+[trace]
+sha256 = "{trace_sha256}"
+file = "trace.jsonl"
+count = 40
+[replay]
+time_limit_s = {time_limit_s}
+{ROWS_TOML}
+[[review]]
+kind = "exclusion"
+subject = "/planner/html_report_path"
+reason = "stated by the real reports that the stand-in repeats"
+reviewer = "tests"
+date = "2026-01-01"
+{extra}
+[host]
+free_disk_bytes = 1
+[measure.run]
+seed = 7
+pairs = 6
+warmups_per_arm = 1
+[measure.gate]
+pairs = 6
+"#
+    )
+}
+
 /// A stand-in harness: a script, and the reports it writes by row.
 #[derive(Clone, Debug)]
 pub struct StandIn {

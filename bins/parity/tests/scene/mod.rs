@@ -1,11 +1,11 @@
 //! A campaign over two stand-in harnesses, for tests of one part of the protocol.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use assert_cmd::Command;
 use tempfile::TempDir;
-use testkit::{ROWS_TOML, StandIn, TempRepository, traces};
+use testkit::{StandIn, TempRepository, campaign_toml, traces};
 
 /// A candidate that is another program and behaves the same.
 pub(crate) const HARMLESS: &str = "always stderr 1";
@@ -29,7 +29,8 @@ impl Scene {
         for name in ["staging", "lock"] {
             fs::create_dir(folder.path().join(name)).expect("a folder");
         }
-        let text = definition(repository.path(), &commits, extra);
+        let trace = canonical_json::Sha256::of(traces::FORTY_REQUESTS.as_bytes());
+        let text = campaign_toml(repository.path(), &commits, &trace, 20, extra);
         fs::write(folder.path().join("campaign.toml"), text).expect("a campaign file");
         Scene { folder, _repository: repository }
     }
@@ -82,44 +83,4 @@ impl Scene {
 
 pub(crate) fn parity() -> Command {
     Command::new(env!("CARGO_BIN_EXE_parity"))
-}
-
-fn definition(repository: &Path, [baseline, candidate]: &[String; 2], extra: &str) -> String {
-    let trace = canonical_json::Sha256::of(traces::FORTY_REQUESTS.as_bytes());
-    let repository = repository.display();
-    format!(
-        r#"schema = "kvrp.campaign.v1"
-name = "stand-in"
-[repository]
-path = "{repository}"
-[baseline]
-commit = "{baseline}"
-[candidate]
-commit = "{candidate}"
-[build]
-package = "standin-harness"
-[trace]
-sha256 = "{trace}"
-file = "trace.jsonl"
-count = 40
-[replay]
-time_limit_s = 20
-{ROWS_TOML}
-[[review]]
-kind = "exclusion"
-subject = "/planner/html_report_path"
-reason = "stated by the real reports that the stand-in repeats"
-reviewer = "tests"
-date = "2026-01-01"
-{extra}
-[host]
-free_disk_bytes = 1
-[measure.run]
-seed = 7
-pairs = 6
-warmups_per_arm = 1
-[measure.gate]
-pairs = 6
-"#
-    )
 }

@@ -11,7 +11,7 @@ use evidence::read_journal;
 use serde_json::Value;
 use tempfile::TempDir;
 use testkit::slurm::Cluster;
-use testkit::{ROWS_TOML, StandIn, TempRepository, traces};
+use testkit::{StandIn, TempRepository, campaign_toml, traces};
 
 /// A campaign, and the cluster it runs on.
 pub(crate) struct Scene {
@@ -33,13 +33,15 @@ impl Scene {
     pub(crate) fn with(nodes: usize, scripts: [&str; 2], edits: &[(&str, &str)]) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let mut repository = TempRepository::new();
-        let baseline = StandIn::new(scripts[0]).commit(&mut repository, "baseline");
-        let candidate = StandIn::new(scripts[1]).commit(&mut repository, "candidate");
+        let commits = [
+            StandIn::new(scripts[0]).commit(&mut repository, "baseline"),
+            StandIn::new(scripts[1]).commit(&mut repository, "candidate"),
+        ];
         fs::write(folder.path().join("trace.jsonl"), traces::FORTY_REQUESTS).expect("a trace");
         for name in ["staging", "lock", "nodes", "locks"] {
             fs::create_dir(folder.path().join(name)).expect("a folder");
         }
-        let mut text = definition(folder.path(), repository.path(), &baseline, &candidate);
+        let mut text = definition(folder.path(), repository.path(), &commits);
         for (from, to) in edits {
             assert!(text.contains(from), "{from:?} is not in\n{text}");
             text = text.replacen(from, to, 1);
@@ -174,33 +176,11 @@ impl Scene {
     }
 }
 
-fn definition(folder: &Path, repository: &Path, baseline: &str, candidate: &str) -> String {
+fn definition(folder: &Path, repository: &Path, commits: &[String; 2]) -> String {
     let trace = canonical_json::Sha256::of(traces::FORTY_REQUESTS.as_bytes());
-    format!(
-        r#"schema = "kvrp.campaign.v1"
-name = "stand-in"
-[repository]
-path = "{repository}"
-[baseline]
-commit = "{baseline}"
-[candidate]
-commit = "{candidate}"
-[build]
-package = "standin-harness"
-[trace]
-sha256 = "{trace}"
-file = "trace.jsonl"
-count = 40
-[replay]
-time_limit_s = 60
-{ROWS_TOML}
-[[review]]
-kind = "exclusion"
-subject = "/planner/html_report_path"
-reason = "stated by the real reports that the stand-in repeats"
-reviewer = "tests"
-date = "2026-01-01"
-[placement]
+    let folder = folder.display();
+    let extra = format!(
+        r#"[placement]
 housekeeping = "given"
 [slurm]
 partition = "p"
@@ -208,19 +188,7 @@ extra = ["--nice=1"]
 staging = "{folder}/nodes"
 node_lock = "{folder}/locks"
 poll_ms = 300
-patience_s = 20
-[host]
-free_disk_bytes = 1
-[measure.run]
-seed = 7
-pairs = 6
-warmups_per_arm = 1
-[measure.gate]
-pairs = 6
-[measure.gate.diagnostics]
-rows = 4
-"#,
-        repository = repository.display(),
-        folder = folder.display()
-    )
+patience_s = 20"#
+    );
+    campaign_toml(repository, commits, &trace, 60, &extra) + "[measure.gate.diagnostics]\nrows = 4\n"
 }
