@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 
 use cpu_placement::CancelToken;
-use serde_json::json;
 
 use crate::context::{Context, Options, Progress, Purpose, STARTED, Started};
 use crate::definition::{AUTHORITATIVE_METRIC, CampaignFile, Definition, Engine, Row, Topology};
@@ -13,8 +12,8 @@ use crate::executor::Executor;
 use crate::executor::slurm::{self, Detached};
 use crate::lifecycle::LifecycleRecord;
 use crate::record::{
-    Both, BuildRecord, ExceptionReport, Measurable, MeasureRecord, PerformanceVerdict, PinRecord,
-    PlaceRecord, RowNode, RowOutcome, RowRecord,
+    Both, BuildRecord, ExceptionReport, FailureRecord, Measurable, MeasureRecord, PerformanceVerdict,
+    PinRecord, PlaceRecord, RowNode, RowOutcome, RowRecord,
 };
 use crate::report::{REPORT_SCHEMA, Report, markdown, performance_verdict, semantic_verdict, stale_reviews};
 use crate::scratch::remove_leftover_scratch;
@@ -174,8 +173,8 @@ fn search_row(
 /// Leaves a bundle that says why it has no end.
 fn give_up(context: &Context<'_>, error: &CampaignError) {
     let why = context.hide_paths(&with_causes(error));
-    let payload = json!({ "stage": error.stage, "row": error.row, "why": why });
-    if let Err(second) = context.append(error.stage, "campaign.failed", &payload) {
+    let payload = FailureRecord { stage: error.stage, row: error.row.clone(), why };
+    if let Err(second) = context.append(error.stage, FAILED, &payload) {
         tracing::warn!(error = &second as &dyn std::error::Error, "the failure could not be recorded");
     }
     cleanup::after_failure(context);
@@ -231,8 +230,11 @@ fn begin(context: &mut Context<'_>, purpose: Purpose) -> Result<(), CampaignErro
     context.append(Stage::Pin, kind, &payload)
 }
 
+/// The journal's kind of a [`FailureRecord`].
+pub(crate) const FAILED: &str = "campaign.failed";
+
 /// The journal's kind of a process that goes on with a campaign.
-const RESUMED: &str = "campaign.resumed";
+pub(crate) const RESUMED: &str = "campaign.resumed";
 
 /// How many processes have worked on this campaign.
 fn sessions(context: &Context<'_>) -> Result<u64, CampaignError> {
@@ -342,23 +344,39 @@ fn judge_rows(
         JudgedRows { records: Vec::new(), metric_missing: None, proofs, nodes: Vec::new(), measured: None };
     let earlier = context.earlier.as_ref();
     let repetitions = earlier.map_or(Ok(Vec::new()), |earlier| earlier.payloads(run::REPETITION_KIND))?;
+    let mut open = Vec::new();
+    let mut records = Vec::new();
     for row in &context.definition().rows {
-        if let Some(record) = context.recorded(Stage::Classify, &judge::record_path(row))? {
-            let missing = run::metric_missing(&repetitions, &context.definition().measure.metric, row);
-            judged.metric_missing = judged.metric_missing.or(missing);
-            judged.records.push(record);
-            continue;
+        match context.recorded(Stage::Classify, &judge::record_path(row))? {
+            None => open.push(row),
+            Some(record) => {
+                let missing = run::metric_missing(&repetitions, &context.definition().measure.metric, row);
+                judged.metric_missing = judged.metric_missing.or(missing);
+                records.push(record);
+            }
         }
-        context.progress.note(&format!("row {}", row.name));
-        let repetitions = context.timed(Stage::Run, |context| {
-            run::run(context, row, &built.harness, &sliced.path, &placed.correctness)
-        })?;
-        let missing = repetitions.iter().find_map(|repetition| repetition.metric_missing.clone());
-        judged.metric_missing = judged.metric_missing.or(missing);
-        let record = judge::judge(context, row, &repetitions, sliced.totals, &mut judged.proofs)?;
-        judged.records.push(record);
     }
+    for rows in open.chunks(run::rows_at_once(placed.correctness.len())) {
+        for row in rows {
+            context.progress.note(&format!("row {}", row.name));
+        }
+        let repetitions = context.timed(Stage::Run, |context| {
+            run::run(context, rows, &built.harness, &sliced.path, &placed.correctness)
+        })?;
+        for (row, repetitions) in rows.iter().zip(repetitions) {
+            let missing = repetitions.iter().find_map(|repetition| repetition.metric_missing.clone());
+            judged.metric_missing = judged.metric_missing.or(missing);
+            records.push(judge::judge(context, row, &repetitions, sliced.totals, &mut judged.proofs)?);
+        }
+    }
+    judged.records = in_order(context.definition(), records);
     Ok(judged)
+}
+
+/// The records in the order of the rows: what an earlier process finished may lie anywhere among them.
+fn in_order(definition: &Definition, mut records: Vec<RowRecord>) -> Vec<RowRecord> {
+    records.sort_by_key(|record| definition.rows.iter().position(|row| row.name == record.row));
+    records
 }
 
 /// Whether a row may be measured (M12).

@@ -198,8 +198,9 @@ impl Job<'_> {
         let placed = context.timed(Stage::Place, |context| place::place(context))?;
         let row = self.row()?;
         let repetitions = context.timed(Stage::Run, |context| {
-            run::run(context, row, &built.harness, &sliced.path, &placed.correctness)
+            run::run(context, &[row], &built.harness, &sliced.path, &placed.correctness)
         })?;
+        let repetitions: Vec<_> = repetitions.into_iter().flatten().collect();
         let missing = repetitions.iter().find_map(|repetition| repetition.metric_missing.clone());
         let record = judge(context, row, &repetitions, sliced.totals, &mut Proofs::new())?;
         let measured =

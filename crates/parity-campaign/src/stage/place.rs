@@ -8,9 +8,7 @@ use crate::error::{At, CampaignError, Cause};
 use crate::executor::Executor;
 use crate::record::PlaceRecord;
 use crate::stage::Stage;
-
-/// Most repetitions that can run at once: two per revision.
-const REPETITIONS_PER_ROW: usize = 4;
+use crate::stage::run::PROCESSES_PER_ROW;
 
 /// Which CPUs the processes of this campaign get.
 pub(crate) struct Placed {
@@ -71,13 +69,14 @@ fn plan(context: &Context<'_>) -> Result<Placed, CampaignError> {
         (_, Executor::Slurm) | (definition::Housekeeping::Given, _) => Housekeeping::Given,
         (definition::Housekeeping::Kept, _) => Housekeeping::Kept,
     };
-    let plan = widest_plan(&topology, cores, housekeeping).at(Stage::Place, Cause::HostUnfit)?;
+    let most = PROCESSES_PER_ROW * context.definition().rows.len().max(1);
+    let plan = widest_plan(&topology, cores, housekeeping, most).at(Stage::Place, Cause::HostUnfit)?;
     let measured = measured_set(context, &topology, &plan)?;
     let mut correctness: Vec<CpuSet> = plan.sets.iter().map(|set| set.cpus.clone()).collect();
     let mut notes = topology.notes.clone();
     // Nothing is timed while repetitions run, so the housekeeping core may help.
     let spare = plan.housekeeping.intersection(&topology.allowed);
-    if correctness.len() < REPETITIONS_PER_ROW && cores == 1 && !spare.is_empty() {
+    if correctness.len() < most && cores == 1 && !spare.is_empty() {
         correctness.push(spare);
         notes.push("repetitions also use the housekeeping core; measured processes never do".to_owned());
     }
@@ -96,10 +95,11 @@ fn widest_plan(
     topology: &Topology,
     cores: usize,
     housekeeping: Housekeeping,
+    most: usize,
 ) -> Result<Plan, cpu_placement::PlanError> {
     let request =
         |sets| PlanRequest::uniform(sets, cores).siblings(Siblings::Idle).housekeeping(housekeeping);
-    let narrower = (2..=REPETITIONS_PER_ROW).rev().find_map(|sets| Plan::new(topology, &request(sets)).ok());
+    let narrower = (2..=most).rev().find_map(|sets| Plan::new(topology, &request(sets)).ok());
     narrower.map_or_else(|| Plan::new(topology, &request(1)), Ok)
 }
 

@@ -32,15 +32,29 @@ pub(crate) struct Repetition {
     pub(crate) metric_missing: Option<String>,
 }
 
+/// One process to run.
 #[derive(Clone, Copy)]
-struct Job {
+struct Job<'a> {
+    workload: &'a Workload<'a>,
     side: Side,
     number: u32,
 }
 
 /// Baseline and candidate take turns, so that a machine that changes under us changes under both.
-fn jobs() -> VecDeque<Job> {
-    (1..=REPETITIONS).flat_map(|number| Side::BOTH.map(|side| Job { side, number })).collect()
+fn jobs<'a>(workloads: &'a [Workload<'a>]) -> VecDeque<Job<'a>> {
+    let of_row = |workload: &'a Workload<'a>| {
+        let repetition = move |number| Side::BOTH.map(|side| Job { workload, side, number });
+        (1..=REPETITIONS).flat_map(repetition)
+    };
+    workloads.iter().flat_map(of_row).collect()
+}
+
+/// Processes of one row: every revision's repetitions.
+pub(crate) const PROCESSES_PER_ROW: usize = 2 * REPETITIONS as usize;
+
+/// Rows that are worked off together (N2): as many as it takes to keep every set busy, so one where a row already does.
+pub(crate) fn rows_at_once(sets: usize) -> usize {
+    sets.div_ceil(PROCESSES_PER_ROW).max(1)
 }
 
 /// What every process of a row shares.
@@ -53,42 +67,60 @@ pub(crate) struct Workload<'a> {
     pub(crate) cancel: &'a CancelToken,
 }
 
+/// The repetitions of some rows, for each row in the order of `rows`.
 pub(crate) fn run(
     context: &Context<'_>,
-    row: &Row,
+    rows: &[&Row],
     harness: &Both<PathBuf>,
     trace: &Path,
     sets: &[CpuSet],
+) -> Result<Vec<Vec<Repetition>>, CampaignError> {
+    let folders: Vec<PathBuf> = rows.iter().map(|row| context.work.join("runs").join(&row.name)).collect();
+    let workloads: Vec<Workload<'_>> = rows
+        .iter()
+        .zip(&folders)
+        .map(|(row, folder)| Workload {
+            definition: context.definition(),
+            row,
+            harness,
+            trace,
+            folder,
+            cancel: context.cancel,
+        })
+        .collect();
+    let keep = |record: &RepetitionRecord| context.append(Stage::Run, REPETITION_KIND, record);
+    let mut repetitions = run_all(&workloads, sets, keep)?;
+    if context.cancel.is_cancelled() {
+        let row = rows.first().map_or("", |row| row.name.as_str());
+        return Err(CampaignError::cancelled(Stage::Run).in_row(row));
+    }
+    repetitions.sort_by_key(|repetition| (repetition.side, repetition.number));
+    let of_row = |row: &&Row| repetitions.extract_if(.., |one| one.record.row == row.name).collect();
+    Ok(rows.iter().map(of_row).collect())
+}
+
+/// Works off every repetition, one process per set at a time, and hands each record on as soon as it is there.
+fn run_all(
+    workloads: &[Workload<'_>],
+    sets: &[CpuSet],
+    keep: impl Fn(&RepetitionRecord) -> Result<(), CampaignError>,
 ) -> Result<Vec<Repetition>, CampaignError> {
-    let folder = context.work.join("runs").join(&row.name);
-    let shared = Workload {
-        definition: context.definition(),
-        row,
-        harness,
-        trace,
-        folder: &folder,
-        cancel: context.cancel,
-    };
-    let queue = Mutex::new(jobs());
+    let queue = Mutex::new(jobs(workloads));
     let (sender, receiver) = mpsc::channel();
     let mut repetitions = Vec::new();
     thread::scope(|scope| {
         for set in sets {
-            let (sender, queue, shared) = (sender.clone(), &queue, &shared);
-            scope.spawn(move || work_off(shared, queue, set, &sender));
+            let (sender, queue) = (sender.clone(), &queue);
+            scope.spawn(move || work_off(queue, set, &sender));
         }
         drop(sender);
         for result in receiver {
-            let repetition = result.map_err(|error: CampaignError| error.in_row(&row.name))?;
-            context.append(Stage::Run, REPETITION_KIND, &repetition.record)?;
+            let repetition: Repetition = result?;
+            keep(&repetition.record)?;
             repetitions.push(repetition);
         }
         Ok::<(), CampaignError>(())
     })?;
-    if context.cancel.is_cancelled() {
-        return Err(CampaignError::cancelled(Stage::Run).in_row(&row.name));
-    }
-    repetitions.sort_by_key(|repetition| (repetition.side, repetition.number));
     Ok(repetitions)
 }
 
@@ -106,15 +138,16 @@ pub(crate) fn metric_missing(records: &[RepetitionRecord], metric: &str, row: &R
 
 /// One worker: takes jobs until none is left. Nobody holds the queue while a process runs.
 fn work_off(
-    shared: &Workload<'_>,
-    queue: &Mutex<VecDeque<Job>>,
+    queue: &Mutex<VecDeque<Job<'_>>>,
     set: &CpuSet,
     results: &mpsc::Sender<Result<Repetition, CampaignError>>,
 ) {
     loop {
         let next = queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
         let Some(job) = next else { return };
-        if shared.cancel.is_cancelled() || results.send(one(shared, job, set)).is_err() {
+        let Workload { row, cancel, .. } = job.workload;
+        let result = || one(job, set).map_err(|error| error.in_row(&row.name));
+        if cancel.is_cancelled() || results.send(result()).is_err() {
             return;
         }
     }
@@ -127,10 +160,11 @@ pub(crate) fn one_repetition(
     number: u32,
     set: &CpuSet,
 ) -> Result<Repetition, CampaignError> {
-    one(workload, Job { side, number }, set)
+    one(Job { workload, side, number }, set)
 }
 
-fn one(shared: &Workload<'_>, job: Job, set: &CpuSet) -> Result<Repetition, CampaignError> {
+fn one(job: Job<'_>, set: &CpuSet) -> Result<Repetition, CampaignError> {
+    let shared = job.workload;
     let folder = shared.folder.join(format!("{}{}", job.side.letter(), job.number));
     fs::create_dir_all(&folder).at(Stage::Run, Cause::HostUnfit)?;
     let (report, timings) = (folder.join("report.jsonl"), folder.join("timing.jsonl"));
@@ -144,7 +178,7 @@ fn one(shared: &Workload<'_>, job: Job, set: &CpuSet) -> Result<Repetition, Camp
     if is_taken_back(finished.outcome, shared.cancel) {
         return Err(CampaignError::cancelled(Stage::Run));
     }
-    let mut record = describe(shared, job, set, &run, &finished, &report, &timings)?;
+    let mut record = describe(job, set, &run, &finished, &report, &timings)?;
     let metric_missing = check_timing(&mut record, &shared.definition.measure.metric, job.side);
     Ok(Repetition { side: job.side, number: job.number, report, record, metric_missing })
 }
@@ -171,14 +205,14 @@ pub(crate) fn harness_run(program: &Path, folder: &Path, set: &CpuSet, definitio
 }
 
 fn describe(
-    shared: &Workload<'_>,
-    job: Job,
+    job: Job<'_>,
     set: &CpuSet,
     run: &Run,
     finished: &Finished,
     report: &Path,
     timings: &Path,
 ) -> Result<RepetitionRecord, CampaignError> {
+    let shared = job.workload;
     let folder = timings.parent().unwrap_or(Path::new("."));
     let fault = ended_badly(finished, shared.definition, folder);
     let written = if fault.is_none() { report_file(report)? } else { None };
@@ -291,4 +325,80 @@ fn shown_arguments(run: &Run, trace: &Path) -> Vec<String> {
         if arg == trace.as_os_str() { "trace.jsonl".to_owned() } else { arg.to_string_lossy().into_owned() }
     };
     run.args.iter().map(shown).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+    use crate::definition::tests::good;
+
+    /// Writes who ran: the program's own argument list ends with the two files.
+    const HARNESS: &str = "#!/bin/sh
+printf '{}' > report.jsonl
+printf '{\"row\":\"%s\"}' \"$PWD\" > timing.jsonl
+";
+
+    #[test]
+    fn sets_that_a_row_leaves_idle_take_the_next_row() {
+        assert_eq!([1, 2, 4, 5, 8, 16].map(rows_at_once), [1, 1, 1, 2, 2, 4]);
+    }
+
+    #[test]
+    fn rows_that_run_at_once_keep_their_repetitions_apart() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let program = folder.path().join("harness");
+        fs::write(&program, HARNESS).expect("a program");
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("executable");
+        let harness = Both { baseline: program.clone(), candidate: program };
+        let mut definition = good();
+        let mut other = definition.rows[0].clone();
+        other.name = "other".into();
+        definition.rows.push(other);
+        let folders: Vec<PathBuf> = definition.rows.iter().map(|row| folder.path().join(&row.name)).collect();
+        let cancel = CancelToken::new();
+        let workloads: Vec<Workload<'_>> = definition
+            .rows
+            .iter()
+            .zip(&folders)
+            .map(|(row, folder)| Workload {
+                definition: &definition,
+                row,
+                harness: &harness,
+                trace: Path::new("trace.jsonl"),
+                folder,
+                cancel: &cancel,
+            })
+            .collect();
+        let allowed = cpu_placement::Topology::read().expect("a machine").allowed;
+        let sets = vec![allowed; 3];
+        let kept = Mutex::new(Vec::new());
+        let keep = |record: &RepetitionRecord| {
+            kept.lock().expect("the list").push((record.row.clone(), record.side, record.repetition));
+            Ok(())
+        };
+        let repetitions = run_all(&workloads, &sets, keep).expect("eight processes");
+        let mut seen: Vec<_> = repetitions
+            .iter()
+            .map(|one| {
+                let own =
+                    folder.path().join(&one.record.row).join(format!("{}{}", one.side.letter(), one.number));
+                assert_eq!(one.report, own.join("report.jsonl"));
+                let timing = one.record.timing.as_deref().expect("a timing file");
+                assert!(timing.contains(&own.display().to_string()), "{timing}");
+                (one.record.row.clone(), one.side, one.number)
+            })
+            .collect();
+        let mut kept = kept.into_inner().expect("the list");
+        seen.sort();
+        kept.sort();
+        assert_eq!(seen, kept, "every record is handed on");
+        let expected: Vec<_> = ["other", "vllm-aggregated"]
+            .into_iter()
+            .flat_map(|row| Side::BOTH.map(|side| (1..=REPETITIONS).map(move |n| (row.to_owned(), side, n))))
+            .flatten()
+            .collect();
+        assert_eq!(seen, expected);
+    }
 }
