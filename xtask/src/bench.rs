@@ -7,7 +7,8 @@ use anyhow::Result;
 use crate::process::{cargo, hand_over, root};
 
 /// A task, the package that owns it and its bench target.
-const TASKS: [(&str, &str, &str); 8] = [
+const TASKS: [(&str, &str, &str); 9] = [
+    ("campaign", "parity", "campaign"),
     ("canonical-json", "canonical-json", "targets"),
     ("master-replay", "master-replay", "targets"),
     ("master-wire", "master-wire", "targets"),

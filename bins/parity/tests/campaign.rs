@@ -11,6 +11,9 @@ use predicates::prelude::PredicateBooleanExt as _;
 use tempfile::TempDir;
 use testkit::{StandIn, TempRepository, campaign_toml, edit_pointer, reports, traces};
 
+#[path = "scene/schemas.rs"]
+mod schemas;
+
 /// A campaign to be run: two harnesses, and a definition that may be edited.
 struct Scene {
     baseline: StandIn,
@@ -110,6 +113,7 @@ impl Stage {
         assert!(!self.out().join("work").exists(), "scratch is still there");
         let left = processes_naming(self.folder.path());
         assert!(left.is_empty(), "still running: {left:?}");
+        schemas::check_bundle(&self.out());
         if self.out().join("journal.jsonl").exists() {
             let journal = read_journal(&self.out()).expect("a journal");
             assert!(journal.torn.is_none(), "{:?}", journal.torn);
@@ -661,7 +665,9 @@ fn a_campaign_that_is_killed_at_any_moment_is_resumed() {
     };
     let unharmed = Scene::honest().set_up();
     let start = Instant::now();
-    parity().args(unharmed.arguments()).output().expect("the command runs");
+    let output = parity().args(unharmed.arguments()).output().expect("the command runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{}\n{said}", output.status);
     let within_ms = usize::try_from(start.elapsed().as_millis()).expect("a short campaign");
     let in_all = |kind: &str| journal_kinds(&unharmed.out()).filter(|other| other.starts_with(kind)).count();
     let (repetitions, measured) = (in_all("repetition"), in_all("measure."));

@@ -37,6 +37,7 @@ impl Default for DiffLimits {
 /// How two documents differ under the same rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 #[must_use]
 pub struct Diff {
@@ -63,6 +64,7 @@ impl Diff {
 /// All differences at places of one shape.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct DiffGroup {
     /// The places, with `*` for every array index: `/per_request/*/decode_worker_idx`. A shape longer than the limit
@@ -77,6 +79,7 @@ pub struct DiffGroup {
 /// One place at which the documents differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Difference {
     /// The place in the canonical form of the left document, or of the right one if only that has it. If it is longer

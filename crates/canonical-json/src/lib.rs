@@ -42,6 +42,7 @@ mod structure;
 #[cfg(test)]
 mod testing;
 mod text;
+mod tidy;
 mod tree;
 mod watch;
 mod write;

@@ -29,6 +29,21 @@ pub fn escape_token(key: &str) -> Cow<'_, str> {
 #[cfg_attr(feature = "serde", serde(try_from = "String", into = "String"))]
 pub struct Pointer(String);
 
+#[cfg(feature = "schema")]
+impl schemars::JsonSchema for Pointer {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Pointer".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({
+            "description": "The place of one value in a document, as an RFC 6901 JSON pointer.",
+            "type": "string",
+            "pattern": "^(/([^~/]|~[01])*)*$"
+        })
+    }
+}
+
 impl Pointer {
     /// The whole document.
     #[must_use]

@@ -21,6 +21,21 @@ use thiserror::Error;
 #[cfg_attr(feature = "serde", serde(try_from = "String", into = "String"))]
 pub struct Sha256([u8; 32]);
 
+#[cfg(feature = "schema")]
+impl schemars::JsonSchema for Sha256 {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Sha256".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({
+            "description": "A SHA-256 digest as lower-case hexadecimal digits.",
+            "type": "string",
+            "pattern": "^[0-9a-f]{64}$"
+        })
+    }
+}
+
 impl Sha256 {
     /// The digest of these bytes.
     #[must_use]

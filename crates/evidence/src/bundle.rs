@@ -186,16 +186,35 @@ fn first<'a>(altered: &'a [Altered], missing: &'a [FileRef], added: &'a [String]
     altered.or(missing).or(added.first().map(String::as_str)).unwrap_or_default()
 }
 
-const CREATED: &str = "bundle.created";
-const OPENED: &str = "bundle.opened";
-const REOPENED: &str = "bundle.reopened";
-const WRITTEN: &str = "bundle.file-written";
-const REMOVED: &str = "bundle.file-removed";
-const SEALED: &str = "bundle.sealed";
+pub(crate) const CREATED: &str = "bundle.created";
+pub(crate) const OPENED: &str = "bundle.opened";
+pub(crate) const REOPENED: &str = "bundle.reopened";
+pub(crate) const WRITTEN: &str = "bundle.file-written";
+pub(crate) const REMOVED: &str = "bundle.file-removed";
+pub(crate) const SEALED: &str = "bundle.sealed";
+
+#[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub(crate) struct Created {
+    layout: u32,
+}
+
+#[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub(crate) struct Reopened {
+    manifest: Sha256,
+}
+
+#[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub(crate) struct Sealed {
+    files: usize,
+}
 
 #[derive(Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
-struct Written {
+pub(crate) struct Written {
     path: String,
     sha256: Sha256,
     bytes: u64,
@@ -203,8 +222,9 @@ struct Written {
 }
 
 #[derive(Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
-struct Removed {
+pub(crate) struct Removed {
     path: String,
     sha256: Sha256,
     bytes: u64,
@@ -225,7 +245,7 @@ impl Bundle {
         file.try_lock().map_err(io::Error::from).storage("lock", JOURNAL)?;
         sync_dir(dir).and_then(|()| sync_parent(dir)).storage("create", ".")?;
         let bundle = Bundle::new(dir, JournalWriter::new(file, 0, 0, None), BTreeMap::new());
-        bundle.record(CREATED, &serde_json::json!({ "layout": LAYOUT_VERSION }))?;
+        bundle.record(CREATED, &Created { layout: LAYOUT_VERSION })?;
         Ok(bundle)
     }
 
@@ -279,7 +299,7 @@ impl Bundle {
             Err(error) => return Err(StorageError::new("read", MANIFEST, error).into()),
         };
         let bundle = Opening::new(dir, journal, &bytes)?.finish()?;
-        bundle.record(REOPENED, &serde_json::json!({ "manifest": manifest }))?;
+        bundle.record(REOPENED, &Reopened { manifest })?;
         fs::remove_file(dir.join(MANIFEST)).and_then(|()| sync_dir(dir)).storage("remove", MANIFEST)?;
         Ok(bundle)
     }
@@ -500,7 +520,7 @@ impl Bundle {
     pub fn seal(self) -> Result<Manifest, SealError> {
         let files = self.files();
         refuse_differences(&self.dir, &files)?;
-        self.record(SEALED, &serde_json::json!({ "files": files.len() }))?;
+        self.record(SEALED, &Sealed { files: files.len() })?;
         let journal = fs::read(self.dir.join(JOURNAL)).storage("read", JOURNAL)?;
         let head = self.state().journal.head(&journal);
         // `record` above has just written a line, so there is a last one.
@@ -701,7 +721,7 @@ impl<'a> Opening<'a> {
         let Opening { dir, journal, recorded, recovery } = self;
         let mut bundle = Bundle::new(dir, journal, recorded.files);
         if first {
-            bundle.record(CREATED, &serde_json::json!({ "layout": LAYOUT_VERSION }))?;
+            bundle.record(CREATED, &Created { layout: LAYOUT_VERSION })?;
         }
         bundle.record(OPENED, &recovery)?;
         for path in &recovered {

@@ -225,13 +225,17 @@ pub(crate) fn is_absent(error: &io::Error) -> bool {
 
 /// A record as it stands on a line; the field order is the key order.
 #[derive(Serialize)]
-struct LineOut<'a> {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "JournalLine"))]
+pub(crate) struct LineOut<'a> {
+    #[cfg_attr(feature = "schema", schemars(extend("const" = SCHEMA)))]
     schema: &'a str,
+    #[cfg_attr(feature = "schema", schemars(extend("const" = VERSION)))]
     version: u32,
     seq: u64,
     previous: Option<Sha256>,
     time_unix_ms: u64,
     kind: &'a str,
+    #[cfg_attr(feature = "schema", schemars(with = "serde_json::Value"))]
     payload: &'a RawValue,
 }
 

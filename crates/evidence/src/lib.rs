@@ -97,6 +97,8 @@ mod journal;
 mod layout;
 mod manifest;
 mod recovery;
+#[cfg(feature = "schema")]
+mod schema;
 mod storage;
 mod verify;
 
@@ -110,5 +112,7 @@ pub use journal::{
 pub use layout::{BundlePath, FOLDERS, PathError, SCRATCH};
 pub use manifest::{FileRef, JournalHead, Manifest, ManifestError, ReadError, read_manifest};
 pub use recovery::{Recovery, SetAside, TornLine};
+#[cfg(feature = "schema")]
+pub use schema::{PayloadSchema, journal_schema, manifest_schema};
 pub use storage::{StorageError, StorageKind};
 pub use verify::{Altered, Verification, VerifyError, verify};

@@ -13,6 +13,7 @@ pub(crate) const VERSION: u32 = 1;
 
 /// A file of a bundle.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct FileRef {
@@ -61,6 +62,7 @@ pub enum ReadError {
 
 /// The state of the journal when the bundle was sealed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct JournalHead {
@@ -91,9 +93,12 @@ pub struct Manifest {
 
 /// The manifest as it is stored.
 #[derive(Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
-struct Stored {
+pub(crate) struct Stored {
+    #[cfg_attr(feature = "schema", schemars(extend("const" = SCHEMA)))]
     schema: String,
+    #[cfg_attr(feature = "schema", schemars(extend("const" = VERSION)))]
     version: u32,
     time_unix_ms: u64,
     journal: JournalHead,

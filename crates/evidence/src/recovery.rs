@@ -6,6 +6,7 @@ use crate::Sha256;
 ///
 /// It is the payload of the `bundle.opened` record, so nothing it names is lost from sight.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Recovery {
@@ -35,6 +36,7 @@ impl Recovery {
 
 /// A file that was set aside.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct SetAside {
@@ -54,6 +56,7 @@ impl SetAside {
 
 /// A torn line that was set aside.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct TornLine {

@@ -31,6 +31,7 @@ pub struct KnownWindow {
 
 /// What a digest was recognised as: a published trace, or a window of one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Recognised {

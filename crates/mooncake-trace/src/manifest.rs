@@ -18,6 +18,7 @@ pub const SLICE_MANIFEST_VERSION: u32 = 1;
 /// It names bytes by digest and holds no path, host, or time, so that the same window of the same trace has the same
 /// manifest wherever it is cut.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 #[must_use = "a slice without its manifest cannot be verified"]
@@ -40,6 +41,7 @@ pub struct SliceManifest {
 
 /// The trace that was read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct SourceRecord {
@@ -55,6 +57,7 @@ pub struct SourceRecord {
 
 /// The window that was written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct SliceRecord {

@@ -51,6 +51,7 @@ impl Row<'_> {
 
 /// The decisions about rows that a caller may take; the README lists the others.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Rules {
@@ -84,6 +85,7 @@ impl Default for Rules {
 
 /// How many block ids a row must have for its prompt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum HashCount {
@@ -97,6 +99,7 @@ pub enum HashCount {
 
 /// What happens to a field that is not part of a Mooncake row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum UnknownFields {

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 /// # Ok::<(), mooncake_trace::WindowError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(try_from = "Bounds", into = "Bounds")]
 pub struct Window {
     offset: u64,
@@ -78,6 +79,7 @@ impl Window {
 
 /// The window as it is written.
 #[derive(Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct Bounds {
     offset: u64,

@@ -69,6 +69,7 @@ pub(crate) const STARTED: &str = "campaign.started";
 
 /// What the evidence of a bundle is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, serde::Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Purpose {
     Campaign,
@@ -77,6 +78,7 @@ pub(crate) enum Purpose {
 
 /// `campaign.started` and `campaign.resumed` in the journal.
 #[derive(Debug, Serialize, serde::Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(crate) struct Started {
     pub(crate) campaign: String,
     pub(crate) campaign_sha256: Sha256,
@@ -110,6 +112,7 @@ impl Progress for Silent {
 
 /// How long a stage took.
 #[derive(Clone, Debug, Serialize, serde::Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StageTime {
     /// The stage.
     pub stage: Stage,

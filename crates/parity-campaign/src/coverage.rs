@@ -58,6 +58,7 @@ pub const MAX_ADMISSIONS_AT_ONE_TIME: u64 = 4;
 
 /// What the trace window holds, from the slice manifest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WorkloadTotals {
     /// Requests.
     pub requests: u64,
@@ -116,6 +117,7 @@ impl<'a> Expectation<'a> {
 
 /// What the harness says it leaves out, held against the closed list (D2).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct ExclusionAudit {
     /// The report's own list.
@@ -136,6 +138,7 @@ pub struct ExclusionAudit {
 /// Every item of one report.
 #[must_use]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Coverage {
     /// In the order of [`ItemId::ALL`].
@@ -146,6 +149,7 @@ pub struct Coverage {
 
 /// A counter that is not what a seed recorded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Drift {
     /// The counter's name.

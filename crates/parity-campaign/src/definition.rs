@@ -24,9 +24,11 @@ pub const CAMPAIGN_SCHEMA: &str = "kvrp.campaign.v1";
 
 /// A whole campaign file. Unknown keys are errors.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Definition {
     /// Always [`CAMPAIGN_SCHEMA`].
+    #[cfg_attr(feature = "schema", schemars(extend("const" = CAMPAIGN_SCHEMA)))]
     pub schema: String,
     /// Short name of the campaign; letters, digits, `.`, `-` and `_`.
     pub name: String,
@@ -86,6 +88,7 @@ pub struct Definition {
 
 /// Where the two commits live.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Repository {
     /// A git repository, relative to the campaign file; `--repo` overrides it.
@@ -94,6 +97,7 @@ pub struct Repository {
 
 /// One of the two revisions.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Revision {
     /// The full 40-hex commit id (I1).
@@ -108,6 +112,7 @@ pub struct Revision {
 
 /// A stated relationship between revisions that ancestry does not give.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Relationship {
     /// One sentence, copied into the report.
@@ -116,6 +121,7 @@ pub struct Relationship {
 
 /// What a patch is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum PatchKind {
     /// Takes an entropy leak out of both revisions; one file, applied to both.
@@ -126,6 +132,7 @@ pub enum PatchKind {
 
 /// Which revision a patch is applied to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum PatchTarget {
     /// Baseline and candidate.
@@ -138,6 +145,7 @@ pub enum PatchTarget {
 
 /// One patch file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Patch {
     /// What it is for.
@@ -152,6 +160,7 @@ pub struct Patch {
 
 /// What kind of target cargo builds the harness from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum TargetKind {
     /// `--bench NAME`
@@ -162,6 +171,7 @@ pub enum TargetKind {
 
 /// How each revision becomes one artifact. The default is Dynamo's replay harness.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct Build {
     /// The package that holds the harness.
@@ -205,6 +215,7 @@ impl Default for Build {
 
 /// The recorded requests and the window cut from them (Q1).
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Trace {
     /// Digest of the whole trace file; the file is found by it.
@@ -234,6 +245,7 @@ fn default_trace_block_size() -> NonZeroU32 {
 
 /// Replay settings shared by every row.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct Replay {
     /// How much faster than recorded the requests arrive.
@@ -250,6 +262,7 @@ impl Default for Replay {
 
 /// Which serving engine's scheduling a row simulates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Engine {
     /// vLLM: preemption.
@@ -285,6 +298,7 @@ impl Topology {
 
 /// Whether prefill and decode share workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Topology {
     /// Every worker does both.
@@ -295,6 +309,7 @@ pub enum Topology {
 
 /// How a disaggregated transfer is timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum TransferTiming {
     /// The whole prompt moves.
@@ -305,6 +320,7 @@ pub enum TransferTiming {
 
 /// How many preemptions or retractions a row must show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct PressureBand {
     /// Fewest events.
@@ -315,6 +331,7 @@ pub struct PressureBand {
 
 /// One frozen configuration.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Row {
     /// Name of the row; unique; letters, digits, `.`, `-` and `_`.
@@ -362,6 +379,7 @@ pub struct Row {
 
 /// The canonical form of a report.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct Canonical {
     /// Pointers left out; exactly the closed list (D2).
@@ -385,6 +403,7 @@ pub const CLOSED_EXCLUSIONS: [&str; 3] =
 
 /// A collection without an order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct UnorderedCollection {
     /// Pointer to the array.
@@ -395,6 +414,7 @@ pub struct UnorderedCollection {
 
 /// What a review record lifts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum ReviewKind {
     /// One exclusion that a report states beyond the closed list; `subject` is its pointer.
@@ -422,6 +442,7 @@ impl ReviewKind {
 
 /// One decision of a reviewer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Review {
     /// What kind of stop it lifts.
@@ -438,6 +459,7 @@ pub struct Review {
 
 /// An exception record, frozen by its digest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ExceptionFile {
     /// The record.
@@ -448,6 +470,7 @@ pub struct ExceptionFile {
 
 /// Placement of the processes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct Placement {
     /// Physical cores per process (N3).
@@ -460,6 +483,7 @@ pub struct Placement {
 
 /// What becomes of the first core.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Housekeeping {
     /// It is left to everything else.
@@ -477,6 +501,7 @@ impl Default for Placement {
 
 /// How time is measured and judged.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Measure {
     /// The timing field (M1). Any other than `replay_execution_ms` makes the result non-authoritative.
@@ -504,6 +529,7 @@ fn default_metric() -> String {
 }
 /// What the host must offer.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct HostNeeds {
     /// Free bytes needed where the campaign works.

@@ -16,11 +16,13 @@ use crate::canonical_report::elements;
 /// The earliest difference between two reports.
 #[must_use]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Divergence {
     /// Virtual time of the event; when the two put it at different times, the earlier one. Stored as its shortest exact
     /// text.
     #[serde(with = "exact_text")]
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub at_ms: f64,
     /// The request.
     pub request_uuid: String,

@@ -22,9 +22,11 @@ const TO_BE_WRITTEN: &str = "TO BE WRITTEN";
 
 /// One accepted difference: what differs, why the candidate is right, and the test that shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ExceptionRecord {
     /// Always [`EXCEPTION_SCHEMA`].
+    #[cfg_attr(feature = "schema", schemars(extend("const" = EXCEPTION_SCHEMA)))]
     pub schema: String,
     /// Short name; letters, digits, `.`, `-` and `_`.
     pub name: String,
@@ -57,6 +59,7 @@ pub struct ExceptionRecord {
 
 /// A command that is run in both checkouts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RegressionTest {
     /// Must succeed in both checkouts first, such as building the tests: a test that cannot be built is not one that fails.
@@ -78,6 +81,7 @@ pub struct RegressionTest {
 
 /// A file of a test, which the record itself carries: the test of a change is mostly part of it, and the baseline lacks it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TestFile {
     /// Where it goes, relative to the top of the checkout.

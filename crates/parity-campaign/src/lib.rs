@@ -35,6 +35,8 @@ mod profile;
 mod recompute;
 mod record;
 mod report;
+#[cfg(feature = "schema")]
+mod schemas;
 mod scratch;
 mod seeds;
 mod stage;
@@ -53,20 +55,26 @@ pub use executor::row::run_row;
 pub use executor::slurm::{Condition, Detached, Slurm, cancel_campaign};
 pub use executor::status::{CampaignStatus, RowStatus, status};
 pub use harness::{missing_flags, needed_flags, row_options};
-pub use lifecycle::{LifecycleEvidence, LifecycleOutcome, LifecycleRecord, LifecycleWindow};
+pub use lifecycle::{
+    LifecycleCoverage, LifecycleEvidence, LifecycleOutcome, LifecycleRecord, LifecycleWindow,
+};
 pub use profile::{FunctionSamples, Profile, ProfileSummary, ProfileWhen};
 pub use recompute::{RecomputeError, Recomputed, read_report, recompute};
 pub use record::{
     AppliedPatch, ArtifactRecord, Both, BuildDifference, BuildRecord, CanonicalDigest, CanonicalRecord,
-    Classification, CleanedUp, CleanupRecord, DifferenceRecord, ExceptionReport, ExceptionUse, Fate, Growth,
-    Measurable, MeasureRecord, PerformanceVerdict, PinRecord, PinnedRevision, PlaceRecord, RatioBounds,
-    RepetitionRecord, ReportFile, RowNode, RowOutcome, RowRecord, SemanticVerdict, Side, TestEnd, TestRun,
+    Classification, CleanedUp, CleanupRecord, DifferenceRecord, ExceptionReport, ExceptionUse, FailureRecord,
+    Fate, Growth, Measurable, MeasureRecord, PerformanceVerdict, PinRecord, PinnedRevision, PlaceRecord,
+    RatioBounds, RepetitionRecord, ReportFile, RowNode, RowOutcome, RowRecord, SemanticVerdict, Side,
+    TestEnd, TestRun,
 };
 pub use report::{
     Conclusion, PULL_REQUEST_COMMENT_CHARS, REPORT_SCHEMA, Report, markdown, performance_verdict,
     semantic_verdict,
 };
+#[cfg(feature = "schema")]
+pub use schemas::schemas;
 pub use scratch::{ScratchClaim, remove_leftover_scratch};
+pub use seeds::{GoldenSeed, GoldenSeeds, SEEDS_SCHEMA};
 pub use stage::Stage;
 pub use stage::search::{Neighbourhood, Probe, Qualification};
 pub use stage::slice::TRACES_VARIABLE;

@@ -10,6 +10,7 @@ use crate::record::{Both, CanonicalDigest, Side, TestEnd};
 
 /// `records/lifecycle-NAME.json`: one forced lifecycle.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct LifecycleRecord {
     /// Its name.
@@ -28,6 +29,7 @@ pub struct LifecycleRecord {
 
 /// The requests of a lifecycle's row: the first of the campaign's window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LifecycleWindow {
     /// Digest of their lines.
     pub sha256: Sha256,
@@ -37,6 +39,7 @@ pub struct LifecycleWindow {
 
 /// What one revision showed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case", tag = "by")]
 #[non_exhaustive]
 pub enum LifecycleEvidence {
@@ -63,6 +66,7 @@ pub enum LifecycleEvidence {
 
 /// The outcome of a lifecycle.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum LifecycleOutcome {
     /// It was forced, and went as it should.
@@ -72,6 +76,16 @@ pub enum LifecycleOutcome {
         /// `side: what`
         against: Vec<String>,
     },
+}
+
+/// `lifecycle` in the journal: what the campaign forced.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct LifecycleCoverage {
+    /// Names of what was forced.
+    pub covered: Vec<String>,
+    /// Kinds that nothing shows.
+    pub not_covered: Vec<String>,
 }
 
 impl LifecycleRecord {

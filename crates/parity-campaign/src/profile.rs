@@ -8,6 +8,7 @@ use crate::record::{Both, PerformanceVerdict, Side};
 
 /// When both arms of a row are profiled after its measurement. A profile decides nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum ProfileWhen {
@@ -37,6 +38,7 @@ impl ProfileWhen {
 
 /// A profile of both arms, or why there is none: part of `records/measure-NAME.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 #[non_exhaustive]
 pub enum Profile {
@@ -51,6 +53,7 @@ pub enum Profile {
 
 /// Samples of both arms, by function.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProfileSummary {
     /// The profiler and its version.
     pub tool: String,
@@ -72,6 +75,7 @@ pub struct ProfileSummary {
 
 /// Samples in one function itself, not in what it calls.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FunctionSamples {
     /// Its name; instances of one generic function are one.
     pub function: String,

@@ -12,9 +12,11 @@ use crate::coverage::{Coverage, Drift};
 use crate::definition::{PatchKind, PatchTarget};
 use crate::divergence::Divergence;
 use crate::profile::Profile;
+use crate::stage::Stage;
 
 /// Which of the two revisions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Side {
     /// The revision compared against.
@@ -48,6 +50,7 @@ impl Side {
 
 /// A value for each revision.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Both<T> {
     /// The baseline's.
     pub baseline: T,
@@ -72,6 +75,7 @@ impl<T> Both<T> {
 
 /// `records/pin.json`
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PinRecord {
     /// The commits.
     pub revisions: Both<PinnedRevision>,
@@ -85,6 +89,7 @@ pub struct PinRecord {
 
 /// One commit.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PinnedRevision {
     /// Full id.
     pub commit: String,
@@ -96,6 +101,7 @@ pub struct PinnedRevision {
 
 /// One patch.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AppliedPatch {
     /// Determinism or timing boundary.
     pub kind: PatchKind,
@@ -109,6 +115,7 @@ pub struct AppliedPatch {
 
 /// `records/build.json`
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BuildRecord {
     /// One artifact per revision, with everything its build recorded.
     pub artifacts: Both<ArtifactRecord>,
@@ -123,6 +130,7 @@ pub struct BuildRecord {
 
 /// The two revisions were not built in one way.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BuildDifference {
     /// `profile`, `features` or `toolchain`.
     pub subject: String,
@@ -134,6 +142,7 @@ pub struct BuildDifference {
 
 /// One artifact.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ArtifactRecord {
     /// Digest of the executable.
     pub sha256: Sha256,
@@ -146,6 +155,7 @@ pub struct ArtifactRecord {
     /// How long the build took.
     pub wall_ms: u64,
     /// What revision-pin recorded: command line, toolchain, environment, configuration files, seeded units.
+    #[cfg_attr(feature = "schema", schemars(with = "serde_json::Map<String, serde_json::Value>"))]
     pub details: serde_json::Value,
 }
 
@@ -159,6 +169,7 @@ impl ArtifactRecord {
 
 /// Growth as a ratio: 0.05 is five per cent larger.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Growth {
     /// Of the file.
     pub size_ratio: f64,
@@ -168,10 +179,13 @@ pub struct Growth {
 
 /// `records/place.json`
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PlaceRecord {
     /// The machine, without its name.
+    #[cfg_attr(feature = "schema", schemars(with = "cpu_placement::HostRecord"))]
     pub host: serde_json::Value,
     /// The plan, as cpu-placement made it.
+    #[cfg_attr(feature = "schema", schemars(with = "cpu_placement::Plan"))]
     pub plan: serde_json::Value,
     /// CPU list of each concurrent correctness process.
     pub correctness_cpus: Vec<String>,
@@ -183,6 +197,7 @@ pub struct PlaceRecord {
 
 /// `records/node-ROW.json`: where a row was worked off, when that was in a job of its own.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RowNode {
     /// The row.
     pub row: String,
@@ -199,6 +214,7 @@ pub struct RowNode {
 
 /// One start of the harness for a correctness repetition: a journal record of kind `repetition`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RepetitionRecord {
     /// The row.
     pub row: String,
@@ -211,6 +227,7 @@ pub struct RepetitionRecord {
     /// The arguments, with paths relative to its folder.
     pub arguments: Vec<String>,
     /// How it ended and what it used, as cpu-placement saw it.
+    #[cfg_attr(feature = "schema", schemars(with = "cpu_placement::Finished"))]
     pub finished: serde_json::Value,
     /// The report it wrote.
     pub report: Option<ReportFile>,
@@ -222,6 +239,7 @@ pub struct RepetitionRecord {
 
 /// A report as the harness wrote it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ReportFile {
     /// Digest of the file.
     pub sha256: Sha256,
@@ -231,6 +249,7 @@ pub struct ReportFile {
 
 /// `records/row-NAME.json`: everything about a row up to its semantic outcome.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RowRecord {
     /// The row.
     pub row: String,
@@ -256,6 +275,7 @@ pub struct RowRecord {
 
 /// The differences of one row, held against the exception records.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Classification {
     /// The records that speak of this row.
     pub records: Vec<ExceptionUse>,
@@ -267,6 +287,7 @@ pub struct Classification {
 
 /// What one exception record does for one row.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ExceptionUse {
     /// The record.
     pub name: String,
@@ -278,6 +299,7 @@ pub struct ExceptionUse {
 
 /// `exception.test` in the journal: the regression test of a record in one checkout.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TestRun {
     /// The exception record.
     pub record: String,
@@ -289,6 +311,7 @@ pub struct TestRun {
 
 /// How a regression test ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum TestEnd {
     /// Status 0.
@@ -314,6 +337,7 @@ impl std::fmt::Display for TestEnd {
 
 /// An exception record and what it was worth in a campaign.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ExceptionReport {
     /// The record.
     pub record: ExceptionRecord,
@@ -328,6 +352,7 @@ pub struct ExceptionReport {
 /// `canonical` in the journal: the digest of one repetition's report. Every digest ever taken of a row counts: a repetition
 /// that disagreed is not undone by a process that starts again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CanonicalRecord {
     /// The row.
     pub row: String,
@@ -341,6 +366,7 @@ pub struct CanonicalRecord {
 
 /// One canonical digest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CanonicalDigest {
     /// Digest of the canonical form.
     pub sha256: Sha256,
@@ -352,6 +378,7 @@ pub struct CanonicalDigest {
 
 /// Two reports that differ.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DifferenceRecord {
     /// What was compared: `baseline with itself`, `candidate with itself`, `baseline with candidate`.
     pub between: String,
@@ -369,6 +396,7 @@ pub struct DifferenceRecord {
 
 /// The semantic outcome of a row.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum RowOutcome {
     /// Equal digests, and both revisions exercised what the row claims.
@@ -404,6 +432,7 @@ pub enum RowOutcome {
 
 /// What the measuring stage may do with a row.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum Measurable {
     /// Parity holds; the result is a parity verdict.
@@ -419,6 +448,7 @@ pub enum Measurable {
 
 /// `records/measure-NAME.json`: the outcome of one row's measurement.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MeasureRecord {
     /// The row.
     pub row: String,
@@ -447,6 +477,7 @@ pub struct MeasureRecord {
 
 /// A median ratio with its bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RatioBounds {
     /// One-sided lower bound.
     pub lower: Option<f64>,
@@ -466,6 +497,7 @@ pub struct RatioBounds {
 
 /// The performance verdict of a row or a campaign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum PerformanceVerdict {
     /// The upper bound is within the limit.
@@ -496,6 +528,7 @@ impl PerformanceVerdict {
 
 /// The semantic verdict of a campaign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum SemanticVerdict {
     /// All authoritative canonical outputs match and every row proved its coverage.
@@ -519,8 +552,21 @@ impl SemanticVerdict {
     }
 }
 
+/// `campaign.failed` in the journal: why a process could not go on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct FailureRecord {
+    /// In which stage.
+    pub stage: Stage,
+    /// The row it was about, if one.
+    pub row: Option<String>,
+    /// What happened, without paths of the machine.
+    pub why: String,
+}
+
 /// `cleanup` in the journal: what became of everything that one process of the campaign made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CleanupRecord {
     /// All of it; the bundle's own files only where they are full outputs.
     pub made: Vec<CleanedUp>,
@@ -528,6 +574,7 @@ pub struct CleanupRecord {
 
 /// Something that a campaign made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CleanedUp {
     /// Where: relative to the bundle, or below a folder named in braces.
     pub path: String,
@@ -539,6 +586,7 @@ pub struct CleanedUp {
 
 /// What became of something that was made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum Fate {
     /// It was only needed on the way.

@@ -19,8 +19,10 @@ pub const REPORT_SCHEMA: &str = "kvrp.report.v1";
 
 /// `report.json`
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
     /// Always [`REPORT_SCHEMA`].
+    #[cfg_attr(feature = "schema", schemars(extend("const" = REPORT_SCHEMA)))]
     pub schema: String,
     /// Version of the tool.
     pub written_by: String,

@@ -2,7 +2,66 @@
 
 use std::collections::BTreeMap;
 
-use crate::definition::{Engine, PressureBand, Row, Topology, TransferTiming};
+use canonical_json::Sha256;
+use serde::{Deserialize, Serialize};
+
+use crate::definition::{DefinitionError, Engine, PressureBand, Row, Topology, TransferTiming, from_toml};
+
+/// The schema name of a file of golden seeds.
+pub const SEEDS_SCHEMA: &str = "kvrp.seeds.v1";
+
+/// A file of golden seeds: what qualified rows showed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct GoldenSeeds {
+    /// Always [`SEEDS_SCHEMA`].
+    #[cfg_attr(feature = "schema", schemars(extend("const" = SEEDS_SCHEMA)))]
+    pub schema: String,
+    /// Versions of the serving system that showed it.
+    pub versions: Vec<String>,
+    /// Digest of the whole trace file.
+    pub trace_sha256: Sha256,
+    /// Digest of the window's bytes.
+    pub slice_sha256: Sha256,
+    /// Rows in the window, from the first of the trace.
+    pub count: u64,
+    /// Tokens per hash id.
+    pub block_size: u64,
+    /// How much faster than recorded the requests arrived.
+    pub arrival_speedup_ratio: f64,
+    /// The rows.
+    #[serde(rename = "row")]
+    pub rows: Vec<GoldenSeed>,
+}
+
+/// One qualified row.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct GoldenSeed {
+    /// The row.
+    pub name: String,
+    /// KV blocks per worker.
+    pub num_gpu_blocks: u64,
+    /// Digest of the canonical report.
+    pub canonical_sha256: Sha256,
+    /// Counters of the coverage, by name.
+    pub expected: BTreeMap<String, u64>,
+}
+
+impl GoldenSeeds {
+    /// Reads the text of a file.
+    ///
+    /// # Errors
+    ///
+    /// It is not TOML, or has an unknown key, a missing one or a value of another type.
+    pub fn parse(text: &str) -> Result<Self, DefinitionError> {
+        from_toml(text)
+    }
+}
 
 /// The authoritative matrix (B1) with the seed configurations.
 #[must_use]

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// One stage of a campaign. The order of the variants is the order of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Stage {
     /// Names become commits and isolated checkouts.

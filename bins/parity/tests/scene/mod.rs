@@ -7,6 +7,8 @@ use assert_cmd::Command;
 use tempfile::TempDir;
 use testkit::{StandIn, TempRepository, campaign_toml, traces};
 
+pub(crate) mod schemas;
+
 /// A candidate that is another program and behaves the same.
 pub(crate) const HARMLESS: &str = "always stderr 1";
 
@@ -19,12 +21,15 @@ pub(crate) struct Scene {
 impl Scene {
     /// An honest baseline against `candidate`, with `extra` tables before `[host]` in the campaign file.
     pub(crate) fn new(candidate: &StandIn, extra: &str) -> Self {
+        Self::of(&StandIn::new(""), candidate, extra)
+    }
+
+    /// The same with another baseline.
+    pub(crate) fn of(baseline: &StandIn, candidate: &StandIn, extra: &str) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let mut repository = TempRepository::new();
-        let commits = [
-            StandIn::new("").commit(&mut repository, "baseline"),
-            candidate.commit(&mut repository, "candidate"),
-        ];
+        let commits =
+            [baseline.commit(&mut repository, "baseline"), candidate.commit(&mut repository, "candidate")];
         fs::write(folder.path().join("trace.jsonl"), traces::FORTY_REQUESTS).expect("a trace");
         for name in ["staging", "lock"] {
             fs::create_dir(folder.path().join(name)).expect("a folder");
@@ -43,12 +48,15 @@ impl Scene {
     /// The command on this campaign. The lock is this test's own: whatever else runs on the machine must not hold it up.
     pub(crate) fn command(&self) -> Command {
         let mut command = parity();
-        command.arg("run").arg("--campaign").arg(self.folder.path().join("campaign.toml"));
-        command.arg("--out").arg(self.out());
-        for (flag, name) in [("--staging", "staging"), ("--node-lock", "lock")] {
-            command.arg(flag).arg(self.folder.path().join(name));
-        }
+        command.arg("run").arg("--out").arg(self.out()).args(self.places());
         command
+    }
+
+    /// The campaign file, and the folders that a run and a resume need.
+    pub(crate) fn places(&self) -> Vec<String> {
+        let path = |name: &str| self.folder.path().join(name).display().to_string();
+        let places = [("--campaign", "campaign.toml"), ("--staging", "staging"), ("--node-lock", "lock")];
+        places.iter().flat_map(|(flag, name)| [(*flag).to_owned(), path(name)]).collect()
     }
 
     /// Runs a command on it, and checks its exit code and what it says; what its evidence says must follow from it.
@@ -62,6 +70,7 @@ impl Scene {
         says.iter().for_each(|expected| assert!(text.contains(expected), "{expected:?} is not in\n{text}"));
         let folder = self.folder.path().to_str().expect("a plain path");
         assert!(!stdout.contains(folder), "a host path\n{stdout}");
+        schemas::check_bundle(&self.out());
         if self.out().join("report.json").exists() {
             let found = parity_campaign::recompute(&self.out()).expect("a bundle");
             assert!(found.agrees(), "{:#?}", found.disagreements);

@@ -10,6 +10,7 @@ macro_rules! item_ids {
     ($($variant:ident = $id:literal, $proves:literal;)*) => {
         /// The stable name of a coverage item.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
         #[non_exhaustive]
         pub enum ItemId {
             $(#[doc = $proves] #[serde(rename = $id)] $variant,)*
@@ -67,6 +68,7 @@ impl fmt::Display for ItemId {
 
 /// The first place that contradicts an item.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Finding {
     /// JSON pointer into the report.
@@ -91,6 +93,7 @@ impl fmt::Display for Finding {
 
 /// Whether an item holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "status", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Status {
@@ -115,6 +118,7 @@ pub enum Status {
 
 /// A value that was counted or read while checking.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 #[non_exhaustive]
 pub enum CounterValue {
@@ -154,6 +158,7 @@ impl From<String> for CounterValue {
 
 /// A named observation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Counter {
     /// Unique among all counters of a report; ends in the unit, if it has one.
@@ -164,6 +169,7 @@ pub struct Counter {
 
 /// One item of the coverage.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Item {
     /// Which one.

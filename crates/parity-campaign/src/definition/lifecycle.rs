@@ -9,6 +9,7 @@ use super::{Definition, Engine, PatchTarget, PressureBand, Row, Topology};
 
 /// A rare path that must be shown to work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum LifecycleKind {
     /// One worker behind a KV router that holds requests back above an explicit threshold.
@@ -69,6 +70,7 @@ impl LifecycleKind {
 
 /// One lifecycle, forced by a small row or shown by a test of the revisions' own.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Lifecycle {
     /// What it forces.
@@ -96,6 +98,7 @@ fn both() -> PatchTarget {
 
 /// A command that must pass in the checkout of each revision.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct LifecycleTest {
     /// Name of the lifecycle; unique; letters, digits, `.`, `-` and `_`.

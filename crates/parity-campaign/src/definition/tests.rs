@@ -1,4 +1,5 @@
 use super::*;
+use crate::seeds::{GoldenSeeds, SEEDS_SCHEMA};
 
 const GOOD: &str = r#"
 schema = "kvrp.campaign.v1"
@@ -190,21 +191,18 @@ fn row_names_are_unique() {
 fn golden_seeds_agree_with_the_campaign_they_come_from() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata");
     let read = |name: &str| std::fs::read_to_string(folder.join(name)).expect("a file");
-    let seeds: toml::Table = read("seeds/conversation-dynamo-1.5.toml").parse().expect("TOML");
+    let seeds = GoldenSeeds::parse(&read("seeds/conversation-dynamo-1.5.toml")).expect("seeds");
+    assert_eq!(seeds.schema, SEEDS_SCHEMA);
     let campaign = CampaignFile::read(&folder.join("campaigns/dynamo-1.5.0-1.5.1.toml")).expect("a campaign");
     let definition = campaign.definition;
-    let text = |key: &str| seeds[key].as_str().map(str::to_owned);
-    assert_eq!(text("trace_sha256"), Some(definition.trace.sha256.to_string()));
-    assert_eq!(text("slice_sha256"), definition.trace.slice_sha256.map(|sha256| sha256.to_string()));
-    let rows = seeds["row"].as_array().expect("rows");
-    assert_eq!(rows.len(), definition.rows.len());
-    for (seed, row) in rows.iter().zip(&definition.rows) {
-        assert_eq!(seed["name"].as_str(), Some(row.name.as_str()));
-        let count = |value: &toml::Value| value.as_integer().and_then(|count| u64::try_from(count).ok());
-        assert_eq!(count(&seed["num_gpu_blocks"]), Some(row.num_gpu_blocks), "{}", row.name);
+    assert_eq!(seeds.trace_sha256, definition.trace.sha256);
+    assert_eq!(Some(seeds.slice_sha256), definition.trace.slice_sha256);
+    assert_eq!(seeds.rows.len(), definition.rows.len());
+    for (seed, row) in seeds.rows.iter().zip(&definition.rows) {
+        assert_eq!((&seed.name, seed.num_gpu_blocks), (&row.name, row.num_gpu_blocks));
         assert!(!row.expected.is_empty(), "{}", row.name);
         for (name, expected) in &row.expected {
-            assert_eq!(count(&seed["expected"][name.as_str()]), Some(*expected), "{} {name}", row.name);
+            assert_eq!(seed.expected.get(name), Some(expected), "{} {name}", row.name);
         }
     }
 }

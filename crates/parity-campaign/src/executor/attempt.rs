@@ -18,6 +18,7 @@ pub(crate) const ENDED: &str = "row.ended";
 
 /// `row.started`
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(crate) struct RowStarted {
     pub(crate) campaign_id: String,
     pub(crate) campaign_sha256: Sha256,
@@ -33,6 +34,7 @@ pub(crate) struct RowStarted {
 
 /// `row.ended`
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case", tag = "how")]
 pub(crate) enum RowEnded {
     /// Everything there is to know of the row is in the bundle, whatever it says of the product.

@@ -26,6 +26,7 @@ pub(crate) const ATTEMPT: &str = "row.attempt";
 
 /// `row.attempt` in the campaign's journal: one attempt at a row, whether it counts or not.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(crate) struct AttemptRecord {
     pub(crate) row: String,
     pub(crate) job_id: u64,

@@ -31,14 +31,15 @@ pub use settings::{Condition, Slurm};
 use text::{Job, JobState};
 
 /// The journal's kinds of what is done to jobs.
-const SUBMITTED: &str = "slurm.submitted";
-const ENDED: &str = "slurm.ended";
-const MERGE: &str = "slurm.merge";
+pub(crate) const SUBMITTED: &str = "slurm.submitted";
+pub(crate) const ENDED: &str = "slurm.ended";
+pub(crate) const MERGE: &str = "slurm.merge";
 
 /// Why a job was submitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
-enum Because {
+pub(crate) enum Because {
     /// The row had none.
     First,
     /// One was found that an earlier process submitted and did not come to record.
@@ -51,7 +52,8 @@ enum Because {
 
 /// `slurm.submitted`
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Submitted {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub(crate) struct Submitted {
     row: String,
     job_id: u64,
     because: Because,
@@ -61,7 +63,8 @@ struct Submitted {
 
 /// `slurm.ended`: what Slurm said of a job that left no evidence.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Ended {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub(crate) struct Ended {
     row: String,
     job_id: u64,
     state: String,
@@ -70,6 +73,14 @@ struct Ended {
     /// Whether `parity cancel` ended it: that is no interruption of the row.
     #[serde(default)]
     by_us: bool,
+}
+
+/// `slurm.merge`: the job that takes the rows over once theirs have ended.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub(crate) struct MergeSubmitted {
+    job_id: u64,
+    after: Vec<u64>,
 }
 
 /// Slurm's fault, not the definition's.
@@ -104,6 +115,7 @@ pub(crate) fn rows(
 
 /// What a campaign that goes on without a driver left behind.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Detached {
     /// The jobs of the rows, in order.
@@ -502,7 +514,7 @@ impl Driver {
         let script = [self.jobs.join(MERGE_SCRIPT_NAME).into(), order::own_program()?.into()];
         let arguments = arguments.chain(script).chain(resume_arguments(context, campaign)?).collect();
         let job_id = self.client.submit(arguments, context.cancel).map_err(unfit)?;
-        context.append(Stage::Run, MERGE, &serde_json::json!({ "job_id": job_id, "after": rows }))?;
+        context.append(Stage::Run, MERGE, &MergeSubmitted { job_id, after: rows.to_vec() })?;
         Ok(job_id)
     }
 

@@ -5,15 +5,14 @@ use std::path::{Path, PathBuf};
 
 use cpu_placement::CpuSet;
 use mooncake_trace::{Rules, Slicer, Window};
-use serde_json::json;
 
 use crate::context::Context;
 use crate::coverage::{Coverage, WorkloadTotals};
 use crate::definition::{Lifecycle, LifecycleTest, Row};
 use crate::error::{At, CampaignError, Cause, with_causes};
 use crate::lifecycle::{
-    LifecycleEvidence, LifecycleRecord, LifecycleWindow, against_coverage, arguments, is_forced_on, outcome,
-    record_path, report_path,
+    LifecycleCoverage, LifecycleEvidence, LifecycleRecord, LifecycleWindow, against_coverage, arguments,
+    is_forced_on, outcome, record_path, report_path,
 };
 use crate::record::{Both, RepetitionRecord, Side, TestRun};
 use crate::stage::Stage;
@@ -24,6 +23,9 @@ use crate::stage::slice::Sliced;
 
 /// The journal's kind of a row's process; its payload is a [`RepetitionRecord`].
 pub(crate) const RUN_KIND: &str = "lifecycle.run";
+
+/// The journal's kind of a [`LifecycleCoverage`].
+pub(crate) const LIFECYCLE_KIND: &str = "lifecycle";
 
 /// The journal's kind of a test; its payload is a [`TestRun`].
 pub(crate) const TEST_KIND: &str = "lifecycle.test";
@@ -41,10 +43,10 @@ pub(crate) fn force_all(
         .iter()
         .map(|lifecycle| force(context, lifecycle, harness, sliced, first))
         .collect::<Result<Vec<_>, _>>()?;
-    let covered: Vec<&str> = records.iter().map(|record| record.name.as_str()).collect();
+    let covered = records.iter().map(|record| record.name.clone()).collect();
     let not_covered = context.definition().lifecycles_not_covered();
-    let payload = json!({ "covered": covered, "not_covered": not_covered });
-    context.append(Stage::Lifecycle, "lifecycle", &payload)?;
+    let payload = LifecycleCoverage { covered, not_covered };
+    context.append(Stage::Lifecycle, LIFECYCLE_KIND, &payload)?;
     Ok(records)
 }
 

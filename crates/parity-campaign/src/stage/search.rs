@@ -22,8 +22,12 @@ use crate::stage::Stage;
 use crate::stage::judge::expectation;
 use crate::stage::run::{Repetition, Workload, one_repetition};
 
+/// The journal's kind of a [`Probe`].
+pub(crate) const PROBE_KIND: &str = "qualify.probe";
+
 /// The values to probe: `steps` on each side of the seed, `step` apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Neighbourhood {
     /// The value to start from.
     pub seed: u64,
@@ -53,6 +57,7 @@ impl Neighbourhood {
 
 /// One run of one revision with one capacity: a journal record of kind `qualify.probe`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Probe {
     /// The revision.
     pub side: Side,
@@ -76,6 +81,7 @@ impl Probe {
 
 /// `records/qualify-ROW.json`: a search and what it froze.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Qualification {
     /// The row.
     pub row: String,
@@ -169,7 +175,7 @@ fn probe_all(
         drop(sender);
         for probe in receiver {
             let probe = probe.map_err(|error| error.in_row(&search.row.name))?;
-            context.append(Stage::Qualify, "qualify.probe", &probe)?;
+            context.append(Stage::Qualify, PROBE_KIND, &probe)?;
             probes.push(probe);
         }
         Ok::<(), CampaignError>(())

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// How the rows of a campaign are submitted to Slurm, and when a row may start again. Used by `--executor slurm` only.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct Slurm {
     /// `--account`
@@ -55,6 +56,7 @@ impl Default for Slurm {
 
 /// What Slurm or a person may do to a job, without the row having anything to do with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Condition {
     /// Another job needed the node.
