@@ -42,7 +42,6 @@ mod structure;
 #[cfg(test)]
 mod testing;
 mod text;
-mod tidy;
 mod tree;
 mod watch;
 mod write;

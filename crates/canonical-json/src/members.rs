@@ -11,28 +11,15 @@ use std::fmt::Debug;
 
 use crate::Form;
 use crate::simd::{Level, rank};
-use crate::structure::Stop;
 use crate::text::Text;
 
-/// What begins somewhere in the input.
-pub(crate) trait Member: Copy + Default + Debug {
-    /// Where it begins.
-    fn get(self) -> usize;
-}
-
 /// A position in the input: `u32` where that is enough.
-pub(crate) trait Position: Member + Ord {
+pub(crate) trait Position: Copy + Ord + Default + Debug {
     /// The greatest.
     const MAX: usize;
 
     fn new(position: usize) -> Self;
-}
-
-impl Member for u32 {
-    #[inline(always)]
-    fn get(self) -> usize {
-        self as usize
-    }
+    fn get(self) -> usize;
 }
 
 impl Position for u32 {
@@ -45,12 +32,10 @@ impl Position for u32 {
         let short = position as u32;
         short
     }
-}
 
-impl Member for usize {
     #[inline(always)]
     fn get(self) -> usize {
-        self
+        self as usize
     }
 }
 
@@ -60,6 +45,11 @@ impl Position for usize {
     #[inline(always)]
     fn new(position: usize) -> Self {
         position
+    }
+
+    #[inline(always)]
+    fn get(self) -> usize {
+        self
     }
 }
 
@@ -206,17 +196,6 @@ impl<O: Position> Index<O> {
         self.open.push(O::new(start));
     }
 
-    /// The members after `base`, in the order of the document.
-    #[inline(always)]
-    pub(crate) fn members(&self, base: usize) -> &[O] {
-        self.open.get(base..).unwrap_or_default()
-    }
-
-    /// Positions are now counted from this many bytes on.
-    pub(crate) fn shift(&mut self, bytes: usize) {
-        self.open.iter_mut().for_each(|start| *start = O::new(start.get().saturating_sub(bytes)));
-    }
-
     /// An object that is in order ends: its members are forgotten.
     #[inline(always)]
     pub(crate) fn forget(&mut self, base: usize) {
@@ -343,99 +322,6 @@ impl<O: Position> Index<O> {
     }
 }
 
-/// One member in tight text.
-#[derive(Clone, Copy, Debug, Default)]
-struct Span {
-    start: u32,
-    /// Where the comma or the closing brace after it is.
-    end: u32,
-}
-
-impl Member for Span {
-    #[inline(always)]
-    fn get(self) -> usize {
-        self.start as usize
-    }
-}
-
-/// Objects of which the members are not in order, and are to be moved where they stand. Text must be tight for that.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Moves {
-    members: Vec<Span>,
-    /// For each object where its members end in the list, inner objects before outer ones.
-    objects: Vec<usize>,
-    scratch: Scratch<Span>,
-    text: Vec<u8>,
-}
-
-/// The longest object that is sorted in place: what is in it may be moved once for every object around it.
-const MAX_MOVED: usize = 1 << 15;
-
-impl Moves {
-    /// An object ends that begins with these members.
-    #[inline(always)]
-    pub(crate) fn note<O: Position>(&mut self, starts: &[O], end: usize) -> Result<(), Stop> {
-        let first = starts.first().map_or(end, |start| start.get());
-        if end.saturating_sub(first) > MAX_MOVED {
-            return Err(Stop);
-        }
-        // In a block that turns out to be wrong a member can be anywhere; then nothing is moved.
-        let narrow = |position: usize| u32::try_from(position).unwrap_or_default();
-        let ends = starts.iter().skip(1).map(|next| next.get().wrapping_sub(1)).chain([end]);
-        let span = |(start, end): (&O, usize)| Span { start: narrow(start.get()), end: narrow(end) };
-        self.members.extend(starts.iter().zip(ends).map(span));
-        self.objects.push(self.members.len());
-        Ok(())
-    }
-
-    /// Sorts the members of the objects that were noted.
-    pub(crate) fn apply(&mut self, machine: Level, text: &mut [u8], form: Form) -> Result<(), Repeated> {
-        let mut first = 0;
-        for end in self.objects.drain(..) {
-            let members = &mut self.members[first..end];
-            first = end;
-            let (Some(start), Some(last)) = (members.first(), members.last()) else { continue };
-            let span = start.get()..last.end as usize;
-            sort(machine, members, &mut self.scratch, text, form)?;
-            self.text.clear();
-            self.text.extend_from_slice(&text[span.clone()]);
-            rearrange(&mut text[span.clone()], &self.text, members, span.start);
-        }
-        self.members.clear();
-        Ok(())
-    }
-}
-
-/// Writes members in this order, with commas between them; `before` has them as they were, from `base` on.
-#[inline(always)]
-fn rearrange(text: &mut [u8], before: &[u8], members: &[Span], base: usize) {
-    let mut at = 0;
-    for member in members {
-        if at > 0 {
-            text[at] = b',';
-            at += 1;
-        }
-        let (start, length) = (member.get() - base, (member.end - member.start) as usize);
-        copy(&mut text[at..], &before[start..], length);
-        at += length;
-    }
-}
-
-/// Copies so many bytes, and perhaps some of those after them.
-#[inline(always)]
-fn copy(to: &mut [u8], from: &[u8], length: usize) {
-    const STEP: usize = 32;
-    if length <= 2 * STEP
-        && let (Some(to), Some(from)) = (to.first_chunk_mut::<STEP>(), from.first_chunk::<STEP>())
-    {
-        *to = *from;
-        if length <= STEP {
-            return;
-        }
-    }
-    to[..length].copy_from_slice(&from[..length]);
-}
-
 /// How far a position is behind another. In a block that turns out to be wrong a key can be found where there is none,
 /// and be too far away; then nobody will look at the record.
 fn distance(from: usize, to: usize, max: usize) -> usize {
@@ -454,7 +340,7 @@ const RANKED: usize = 64;
 const CACHED: usize = 1 << 15;
 
 /// Sorts members by their keys; a member starts at the quote before its key.
-fn sort<O: Member>(
+fn sort<O: Position>(
     machine: Level,
     members: &mut [O],
     scratch: &mut Scratch<O>,
@@ -502,7 +388,7 @@ struct Keys<'a> {
 impl<'a> Keys<'a> {
     /// The bytes from the key on, and on to the end of the input.
     #[inline(always)]
-    fn rest(&self, member: impl Member, skip: usize) -> &'a [u8] {
+    fn rest(&self, member: impl Position, skip: usize) -> &'a [u8] {
         self.input.get(member.get() + 1 + skip..).unwrap_or_default()
     }
 
@@ -514,7 +400,7 @@ impl<'a> Keys<'a> {
 
     /// The next eight bytes of the key, those after its end being zero; nothing if bytes do not say the order.
     #[inline(always)]
-    fn prefix(&self, member: impl Member, skip: usize) -> Option<u64> {
+    fn prefix(&self, member: impl Position, skip: usize) -> Option<u64> {
         let rest = self.rest(member, skip);
         let word = match rest.first_chunk::<8>() {
             Some(bytes) => u64::from_le_bytes(*bytes),
@@ -531,7 +417,7 @@ impl<'a> Keys<'a> {
     }
 
     /// Sorts a few members; false if bytes do not say the order.
-    fn sort_ranked<O: Member>(
+    fn sort_ranked<O: Position>(
         &self,
         machine: Level,
         members: &mut [O],
@@ -559,7 +445,7 @@ impl<'a> Keys<'a> {
     }
 
     /// Sorts members that are in order but for those with the same prefix, which are few.
-    fn sort_ties<O: Member>(&self, members: &mut [O], prefixes: &[u64]) -> Result<(), Repeated> {
+    fn sort_ties<O: Position>(&self, members: &mut [O], prefixes: &[u64]) -> Result<(), Repeated> {
         for i in 1..members.len() {
             let mut place = i;
             while place > 0 && prefixes[place - 1] == prefixes[i] {
@@ -574,7 +460,7 @@ impl<'a> Keys<'a> {
         Ok(())
     }
 
-    fn sort_cached<O: Member>(
+    fn sort_cached<O: Position>(
         &self,
         members: &mut [O],
         scratch: &mut Vec<(u64, O)>,
@@ -597,19 +483,19 @@ impl<'a> Keys<'a> {
         if repeated { Err(Repeated) } else { Ok(()) }
     }
 
-    fn sort_plainly<O: Member>(&self, members: &mut [O]) -> Result<(), Repeated> {
+    fn sort_plainly<O: Position>(&self, members: &mut [O]) -> Result<(), Repeated> {
         members.sort_unstable_by(|a, b| self.compare(*a, *b, 0));
         let repeated = members.windows(2).any(|pair| self.compare(pair[0], pair[1], 0).is_eq());
         if repeated { Err(Repeated) } else { Ok(()) }
     }
 
     /// Compares two keys whose first `skip` bytes are the same.
-    fn compare<O: Member>(&self, a: O, b: O, skip: usize) -> Ordering {
+    fn compare<O: Position>(&self, a: O, b: O, skip: usize) -> Ordering {
         compare_keys(self.rest(a, 0), self.rest(b, 0), skip, self.form)
     }
 
     /// How many more bytes all keys have in common, without cutting an escape in two.
-    fn common_prefix<O: Member>(&self, members: &[O], skip: usize) -> usize {
+    fn common_prefix<O: Position>(&self, members: &[O], skip: usize) -> usize {
         let Some((first, others)) = members.split_first() else { return 0 };
         let rest = self.rest(*first, skip);
         let is_comparable = |byte: &u8| *byte < 0x80 || self.form == Form::Lexical;
@@ -626,7 +512,7 @@ impl<'a> Keys<'a> {
 
     /// Sorts by the next byte alone: puts the keys that end first, then by byte, and says where each part ends.
     /// Nothing if bytes do not say the order.
-    fn partition<O: Member>(&self, members: &mut [O], skip: usize) -> Option<[usize; 256]> {
+    fn partition<O: Position>(&self, members: &mut [O], skip: usize) -> Option<[usize; 256]> {
         let byte_of = |member: O| match self.rest(member, skip).first() {
             None | Some(b'"') => 0,
             Some(byte) => usize::from(*byte),

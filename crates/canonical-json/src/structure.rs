@@ -6,16 +6,15 @@
 //! before, are looked at one by one. So a block of numbers costs about as much as a block of text, and few branches
 //! depend on the bytes.
 //!
-//! The same code verifies that a document already is canonical (`CANONICAL`), notes where members are to be moved in one
-//! that otherwise is (`CANONICAL` and `SORTS`), and indexes any other (`SORTS`). It only says whether; why not is said by
-//! the [`Reader`](crate::Reader), which is slower and knows where it is.
+//! The same code verifies that a document already is canonical (`CANONICAL`) and indexes one that is not. It only says
+//! whether; why not is said by the [`Reader`](crate::Reader), which is slower and knows where it is.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::ops::Range;
 
 use crate::fault::Fault;
-use crate::members::{Index, Moves, Position, compare_decoded};
+use crate::members::{Index, Position, compare_decoded};
 use crate::number::is_ecmascript;
 use crate::simd::{BitTask, Bits, Block, Lane, Level as Machine, Masks, NoLane, Utf8, scan};
 use crate::text::Text;
@@ -84,7 +83,7 @@ impl Next {
 
 /// The position after each of `these`, and that after the last of the block before.
 #[inline(always)]
-pub(crate) fn shift(these: u64, before: &mut u64) -> u64 {
+fn shift(these: u64, before: &mut u64) -> u64 {
     let shifted = these << 1 | *before >> 63;
     *before = these;
     shifted
@@ -94,7 +93,7 @@ pub(crate) fn shift(these: u64, before: &mut u64) -> u64 {
 ///
 /// The addition carries through every run that has a start, and two starts never meet in one run.
 #[inline(always)]
-pub(crate) fn run_end(starts: u64, set: u64, carry: &mut u64) -> u64 {
+fn run_end(starts: u64, set: u64, carry: &mut u64) -> u64 {
     let (sum, over) = set.overflowing_add(starts);
     let (sum, over_again) = sum.overflowing_add(*carry);
     *carry = u64::from(over | over_again);
@@ -178,7 +177,7 @@ struct Level {
 
 /// One pass over a document.
 #[derive(Clone, Debug)]
-pub(crate) struct Structure<'r, const CANONICAL: bool, const SORTS: bool, O> {
+pub(crate) struct Structure<'r, const CANONICAL: bool, O> {
     machine: Machine,
     form: Form,
     /// The bits of a key's first bytes that bar them from being compared.
@@ -197,11 +196,8 @@ pub(crate) struct Structure<'r, const CANONICAL: bool, const SORTS: bool, O> {
     levels: Vec<Level>,
     /// For each open object: the last key, where it is no longer in the window.
     saved: Vec<Vec<u8>>,
-    /// How many of the open objects are taken to be in order, outermost first: what is written of them is final.
-    sealed: usize,
     watch: Watch<'r>,
     index: Index<O>,
-    moves: Moves,
     /// Whether some string or number is not written as it must be.
     needs_rewriting: bool,
     /// How the document does not fit the rules.
@@ -217,54 +213,43 @@ pub(crate) struct Indexed<O> {
 }
 
 /// Looks at a part of the input.
-pub(crate) struct Blocks<'s, 'r, 'w, const CANONICAL: bool, const SORTS: bool, O> {
-    pub(crate) structure: &'s mut Structure<'r, CANONICAL, SORTS, O>,
+pub(crate) struct Blocks<'s, 'r, 'w, const CANONICAL: bool, O> {
+    pub(crate) structure: &'s mut Structure<'r, CANONICAL, O>,
     pub(crate) window: &'w [u8],
     /// Whole blocks, unless the input ends.
     pub(crate) range: Range<usize>,
     /// Whether the input ends with the range.
     pub(crate) is_last: bool,
-    /// The state of SHA-256, into which whole blocks are hashed on the way.
+    /// The state of SHA-256, into which the whole blocks are hashed.
     pub(crate) hash: Option<&'s mut [u32; 8]>,
-    /// Where these are: often those that are looked at.
-    pub(crate) hashed: Range<usize>,
 }
 
 /// How many blocks are looked at before their masks are.
 const BATCH: usize = 32;
 
-impl<const CANONICAL: bool, const SORTS: bool, O: Position> BitTask
-    for Blocks<'_, '_, '_, CANONICAL, SORTS, O>
-{
+impl<const CANONICAL: bool, O: Position> BitTask for Blocks<'_, '_, '_, CANONICAL, O> {
     type Output = Result<(), Stop>;
 
     #[inline(always)]
     fn run<B: Bits>(self, bits: B) -> Result<(), Stop> {
-        let Blocks { structure, window, range, is_last, hash, hashed } = self;
-        let blocks: &[Block] = window[range.clone()].as_chunks().0;
-        let hashed: &[Block] = window[hashed].as_chunks().0;
+        let Blocks { structure, window, range, is_last, hash } = self;
+        let blocks = window[range.clone()].as_chunks().0;
         match hash.map(|hash| (bits.lane(hash), hash)) {
-            None => structure.blocks(bits, window, range.start, blocks, &[], &mut NoLane)?,
+            None => structure.blocks(bits, window, range.start, blocks, &mut NoLane)?,
             Some((None, hash)) => {
-                structure.blocks(bits, window, range.start, blocks, &[], &mut NoLane)?;
-                sha2::block_api::compress256(hash, hashed);
+                structure.blocks(bits, window, range.start, blocks, &mut NoLane)?;
+                sha2::block_api::compress256(hash, blocks);
             }
             Some((Some(mut lane), hash)) => {
-                let (beside, alone) = blocks.split_at(blocks.len().min(hashed.len()));
-                structure.blocks(bits, window, range.start, beside, hashed, &mut lane)?;
+                structure.blocks(bits, window, range.start, blocks, &mut lane)?;
                 *hash = lane.state();
-                if SORTS {
-                    let at = range.start + 64 * beside.len();
-                    structure.blocks(bits, window, at, alone, &[], &mut NoLane)?;
-                    sha2::block_api::compress256(hash, &hashed[beside.len()..]);
-                }
             }
         }
         if is_last { structure.end(bits, window, range.start + 64 * blocks.len()) } else { Ok(()) }
     }
 }
 
-impl<'r, const CANONICAL: bool, const SORTS: bool, O: Position> Structure<'r, CANONICAL, SORTS, O> {
+impl<'r, const CANONICAL: bool, O: Position> Structure<'r, CANONICAL, O> {
     pub(crate) fn new(machine: Machine, rules: &'r Rules, max_depth: usize) -> Self {
         let mut carry = Carry::default();
         // The document must begin with a value, as if after a colon.
@@ -289,10 +274,8 @@ impl<'r, const CANONICAL: bool, const SORTS: bool, O: Position> Structure<'r, CA
             },
             levels: vec![Level::default()],
             saved: Vec::new(),
-            sealed: 0,
             watch: Watch::new(rules),
             index: Index::default(),
-            moves: Moves::default(),
             needs_rewriting: false,
             fault: None,
         }
@@ -325,19 +308,11 @@ impl<'r, const CANONICAL: bool, const SORTS: bool, O: Position> Structure<'r, CA
         let Nest { outer_keys, last_key, .. } = &mut self.nest;
         self.saved.resize_with(self.saved.len().max(outer_keys.len() + 1), Vec::new);
         for (key, saved) in outer_keys.iter_mut().chain([last_key]).zip(&mut self.saved) {
-            match key.place {
-                NO_KEY | SAVED_KEY => {}
-                (start, end) if start > bytes => key.place = (start - bytes, end - bytes),
-                (start, end) => {
-                    saved.clear();
-                    saved.extend_from_slice(&window[start..end]);
-                    key.place = SAVED_KEY;
-                }
+            if key.place != NO_KEY && key.place != SAVED_KEY {
+                saved.clear();
+                saved.extend_from_slice(&window[key.place.0..key.place.1]);
+                key.place = SAVED_KEY;
             }
-        }
-        if SORTS {
-            self.levels.iter_mut().for_each(|level| level.start = level.start.saturating_sub(bytes));
-            self.index.shift(bytes);
         }
         self.last_open_quote = self.last_open_quote.saturating_sub(bytes);
         self.last_close_quote = self.last_close_quote.saturating_sub(bytes);
@@ -352,7 +327,6 @@ impl<'r, const CANONICAL: bool, const SORTS: bool, O: Position> Structure<'r, CA
         window: &[u8],
         mut at: usize,
         blocks: &[Block],
-        mut hashed: &[Block],
         lane: &mut impl Lane,
     ) -> Result<(), Stop> {
         let mut masks = [Masks::default(); BATCH];
@@ -360,11 +334,8 @@ impl<'r, const CANONICAL: bool, const SORTS: bool, O: Position> Structure<'r, CA
             if !scan(self.machine, batch, &mut masks[..batch.len()], &mut self.utf8) {
                 return Err(Stop);
             }
-            for masks in &masks[..batch.len()] {
-                if let Some((block, rest)) = hashed.split_first() {
-                    lane.begin(block);
-                    hashed = rest;
-                }
+            for (block, masks) in batch.iter().zip(&masks) {
+                lane.begin(block);
                 self.block::<B, CANONICAL>(bits, window, at, masks, lane)?;
                 at += 64;
             }
@@ -610,7 +581,7 @@ impl<'r, const CANONICAL: bool, const SORTS: bool, O: Position> Structure<'r, CA
                     self.nest.outer_keys.push(last_key);
                     last_key = LastKey::NONE;
                 }
-                if watches || SORTS && (!CANONICAL || is_brace != 0) {
+                if !CANONICAL || watches {
                     self.open(window, place, is_brace != 0)?;
                 }
             } else {
@@ -622,7 +593,7 @@ impl<'r, const CANONICAL: bool, const SORTS: bool, O: Position> Structure<'r, CA
                 if is_brace != 0 {
                     last_key = self.nest.outer_keys.pop().ok_or(Stop)?;
                 }
-                if watches || SORTS && (!CANONICAL || is_brace != 0) {
+                if !CANONICAL || watches {
                     self.close(window, place, is_brace != 0)?;
                 }
             }
@@ -665,12 +636,7 @@ impl<'r, const CANONICAL: bool, const SORTS: bool, O: Position> Structure<'r, CA
         if level.is_watched {
             return self.close_watched(&level, window, at, is_object);
         }
-        if CANONICAL && SORTS {
-            if level.is_dirty {
-                self.moves.note(self.index.members(level.base), at)?;
-            }
-            self.sealed = self.sealed.min(self.open_objects());
-        } else if level.is_dirty {
+        if level.is_dirty {
             let span = (level.start, at);
             return self
                 .index
@@ -684,7 +650,7 @@ impl<'r, const CANONICAL: bool, const SORTS: bool, O: Position> Structure<'r, CA
     /// Compares a key with the key before, and becomes it.
     #[inline(always)]
     fn member(&mut self, window: &[u8], before: LastKey, place: (usize, usize)) -> Result<LastKey, Stop> {
-        if SORTS && !(CANONICAL && self.is_sealed()) {
+        if !CANONICAL {
             self.index.push(place.0 - 1);
             if self.levels.last().is_none_or(|level| level.is_dirty) {
                 return Ok(LastKey { place, ..before });
@@ -730,7 +696,7 @@ impl<'r, const CANONICAL: bool, const SORTS: bool, O: Position> Structure<'r, CA
             if is_plain { text_before.cmp(text) } else { compare_decoded(text_before, text, self.form) };
         match order {
             Ordering::Less => Ok(()),
-            Ordering::Greater if SORTS && !(CANONICAL && self.is_sealed()) => {
+            Ordering::Greater if !CANONICAL => {
                 self.level().is_dirty = true;
                 Ok(())
             }
@@ -793,35 +759,8 @@ impl<'r, const CANONICAL: bool, const SORTS: bool, O: Position> Structure<'r, CA
     }
 }
 
-/// What a pass needs that moves members as it goes. Its levels are those of objects alone.
-impl<O: Position> Structure<'_, true, true, O> {
-    /// From here on the text may still change, of which everything before `done` was looked at.
-    pub(crate) fn settled(&self, done: usize) -> usize {
-        self.levels.get(self.sealed + 1).map_or(done, |level| level.start)
-    }
-
-    /// Takes all open objects to be in order from here on, so that what is written of them is final.
-    pub(crate) fn seal(&mut self) -> Result<(), Stop> {
-        self.sealed = self.open_objects();
-        if self.levels.iter().any(|level| level.is_dirty) { Err(Stop) } else { Ok(()) }
-    }
-
-    /// Moves the members that were found not to be in order.
-    pub(crate) fn move_members(&mut self, window: &mut [u8]) -> Result<(), Stop> {
-        self.moves.apply(self.machine, window, self.form).map_err(|_| Stop)
-    }
-}
-
 /// What the rules ask for, where they ask for something.
-impl<const CANONICAL: bool, const SORTS: bool, O: Position> Structure<'_, CANONICAL, SORTS, O> {
-    fn open_objects(&self) -> usize {
-        self.levels.len().saturating_sub(1)
-    }
-
-    fn is_sealed(&self) -> bool {
-        self.open_objects() <= self.sealed
-    }
-
+impl<const CANONICAL: bool, O: Position> Structure<'_, CANONICAL, O> {
     fn level(&mut self) -> &mut Level {
         self.levels.last_mut().expect("the document is never closed")
     }

@@ -63,8 +63,6 @@ pub(crate) struct Outline {
     pub(crate) open: u64,
     pub(crate) close: u64,
     pub(crate) comma: u64,
-    /// Brackets, commas and colons, and the control characters 0x0C and 0x1A.
-    pub(crate) structural: u64,
 }
 
 /// How the bytes of blocks are looked at.

@@ -48,7 +48,6 @@ impl Vector for Portable {
             open: select(block, |byte| byte | 0x20 == b'{'),
             close: select(block, |byte| byte | 0x20 == b'}'),
             comma: equal(b','),
-            structural: select(block, |byte| matches!(byte | 0x20, b'{' | b'}' | b',' | b':')),
         }
     }
 

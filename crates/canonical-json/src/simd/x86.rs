@@ -77,11 +77,6 @@ impl Bits for BmiSha {
     }
 }
 
-/// Space, tab, line feed and carriage return, each at its low half.
-const SPACES: [i8; 16] = [32, -1, -1, -1, -1, -1, -1, -1, -1, 9, 10, -1, -1, 13, -1, -1];
-/// The same for colon, brackets and comma, with bit 5 set.
-const STRUCTURAL: [i8; 16] = [-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, 0x3A, 0x7B, 0x2C, 0x7D, -1, -1];
-
 /// A block in two registers.
 #[derive(Clone, Copy)]
 struct Pair(__m256i, __m256i);
@@ -136,12 +131,13 @@ impl Pair {
         self.map(|v| unsafe { _mm256_sub_epi8(v, _mm256_set1_epi8(amount.cast_signed())) })
     }
 
-    /// The bytes for which looking up the low half gives the byte itself.
+    /// Space, tab, line feed and carriage return: for these, looking up the low half gives the byte itself.
     #[inline(always)]
-    fn listed(self, avx2: Avx2, table: &[i8; 16]) -> u64 {
+    fn spaces(self, avx2: Avx2) -> u64 {
+        const TABLE: [i8; 16] = [32, -1, -1, -1, -1, -1, -1, -1, -1, 9, 10, -1, -1, 13, -1, -1];
         // SAFETY: the token proves AVX2; the table has 16 readable bytes.
         let same = |v| unsafe {
-            let table = _mm256_broadcastsi128_si256(_mm_loadu_si128(table.as_ptr().cast()));
+            let table = _mm256_broadcastsi128_si256(_mm_loadu_si128(TABLE.as_ptr().cast()));
             _mm256_cmpeq_epi8(_mm256_shuffle_epi8(table, v), v)
         };
         self.map(same).bits(avx2)
@@ -158,7 +154,7 @@ impl Vector for Avx2 {
             backslash: bytes.equal(self, b'\\'),
             control: bytes.at_most(self, 0x1F),
             non_ascii: bytes.bits(self),
-            space: bytes.listed(self, &SPACES),
+            space: bytes.spaces(self),
             open: lower.equal(self, b'{'),
             close: lower.equal(self, b'}'),
             // SAFETY: the token proves AVX2. Bit 5 of each byte becomes bit 7 of the same byte.
@@ -181,11 +177,10 @@ impl Vector for Avx2 {
         Outline {
             quote: bytes.equal(self, b'"'),
             backslash: bytes.equal(self, b'\\'),
-            space: bytes.listed(self, &SPACES),
+            space: bytes.spaces(self),
             open: lower.equal(self, b'{'),
             close: lower.equal(self, b'}'),
             comma: bytes.equal(self, b','),
-            structural: lower.listed(self, &STRUCTURAL),
         }
     }
 
@@ -221,7 +216,7 @@ impl Vector for Avx512 {
             backslash: bytes.equal(b'\\'),
             control: bytes.below(0x20),
             non_ascii: bytes.test(0x80),
-            space: bytes.listed(&SPACES),
+            space: bytes.spaces(),
             open: lower.equal(b'{'),
             close: lower.equal(b'}'),
             brace: bytes.test(0x20),
@@ -243,11 +238,10 @@ impl Vector for Avx512 {
         Outline {
             quote: bytes.equal(b'"'),
             backslash: bytes.equal(b'\\'),
-            space: bytes.listed(&SPACES),
+            space: bytes.spaces(),
             open: lower.equal(b'{'),
             close: lower.equal(b'}'),
             comma: bytes.equal(b','),
-            structural: lower.listed(&STRUCTURAL),
         }
     }
 
@@ -317,12 +311,13 @@ impl Wide {
         Wide(unsafe { _mm512_sub_epi8(self.0, _mm512_set1_epi8(amount.cast_signed())) })
     }
 
-    /// As [`Pair::listed`].
+    /// As [`Pair::spaces`].
     #[inline(always)]
-    fn listed(self, table: &[i8; 16]) -> u64 {
+    fn spaces(self) -> u64 {
+        const TABLE: [i8; 16] = [32, -1, -1, -1, -1, -1, -1, -1, -1, 9, 10, -1, -1, 13, -1, -1];
         // SAFETY: as in `equal`; the table has 16 readable bytes.
         unsafe {
-            let table = _mm512_broadcast_i32x4(_mm_loadu_si128(table.as_ptr().cast()));
+            let table = _mm512_broadcast_i32x4(_mm_loadu_si128(TABLE.as_ptr().cast()));
             _mm512_cmpeq_epi8_mask(_mm512_shuffle_epi8(table, self.0), self.0)
         }
     }
