@@ -42,7 +42,15 @@ fn in_measurement(scene: &Scene) -> Option<(String, u64, String)> {
 /// Does something to the job of a row that is being measured; the attempt is kept as invalid, and the row starts again at its
 /// first warm-up.
 fn check_interrupted(act: impl Fn(&mut Cluster, u64, &str), condition: &str, jobs: usize) {
-    let mut scene = Scene::new(2, SLOW);
+    check_interrupted_in(Scene::new(2, SLOW), act, condition, jobs);
+}
+
+fn check_interrupted_in(
+    mut scene: Scene,
+    act: impl Fn(&mut Cluster, u64, &str),
+    condition: &str,
+    jobs: usize,
+) {
     let mut driver = scene.spawn(&scene.run_words());
     scene.wait_until(&mut driver, "a measurement", |scene| in_measurement(scene).is_some());
     let (row, id, node) = in_measurement(&scene).expect("a measurement");
@@ -90,6 +98,75 @@ fn a_node_without_power_loses_nothing_but_its_time() {
         cluster.shut_down(if node == "n1" { 1 } else { 2 });
     };
     check_interrupted(act, "requeued", 4);
+}
+
+/// Takes a node away, as somebody with a more urgent job does.
+fn preempt(cluster: &mut Cluster, _: u64, node: &str) {
+    let node = format!("--nodelist={node}");
+    let options = ["--partition=urgent", "--exclusive", "--job-name=urgent", "--output=/dev/null", &node];
+    let words: Vec<&str> = ["sbatch"].into_iter().chain(options).chain(["--wrap=sleep 2"]).collect();
+    cluster.run(&words);
+}
+
+#[test]
+fn a_job_that_is_preempted_and_put_back_starts_again() {
+    check_interrupted(preempt, "requeued", 5);
+}
+
+#[test]
+fn a_job_that_is_preempted_and_ended_is_replaced() {
+    let scene = Scene::with(2, ["", SLOW], &[("partition = \"p\"", "partition = \"losing\"")]);
+    check_interrupted_in(scene, preempt, "preempted", 6);
+}
+
+/// Lets Slurm end a job by its time limit. It looks at limits twice a minute; the shortest that a job can have from the
+/// beginning is a minute.
+fn exceed(cluster: &Cluster, id: u64) {
+    cluster.run(&["scontrol", "update", &format!("JobId={id}"), "TimeLimit=0"]);
+}
+
+#[test]
+fn a_job_that_meets_its_time_limit_is_replaced() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let count = folder.path().join("count").display().to_string();
+    // Of the first row: two repetitions, and the third timing takes longer than anybody waits.
+    let script = format!("counter {count}\nalways stderr 1\nnth 5 sleep 200000");
+    let scene = Scene::with(1, ["", &script], &[("time_limit_s = 60", "time_limit_s = 600")]);
+    check_interrupted_in(scene, |cluster, id, _| exceed(cluster, id), "time-limit", 5);
+}
+
+#[test]
+fn a_time_limit_that_is_always_met_ends_with_its_name() {
+    let edits = [
+        ("time_limit_s = 60", "time_limit_s = 600"),
+        ("[measure.run]", "[measure]\nrows = [\"vllm-aggregated\"]\n[measure.run]"),
+        ("rows = 4", "rows = 1"),
+        ("poll_ms", "restarts_per_row = 1\ntime_limit_min = 30\npoll_ms"),
+    ];
+    let scene = Scene::with(1, ["", "always stderr 1\non-timing sleep 200000"], &edits);
+    let mut driver = scene.spawn(&scene.run_words());
+    let mut last = 0;
+    for _ in 0..2 {
+        let next = |scene: &Scene| in_measurement(scene).filter(|(_, id, _)| *id > last);
+        scene.wait_until(&mut driver, "a measurement", |scene| next(scene).is_some());
+        last = next(&scene).expect("a measurement").1;
+        exceed(&scene.cluster, last);
+    }
+    assert_eq!(scene.finish(driver), Some(5), "{}", scene.said());
+    let says = format!(
+        "job {last} on n1 met its time limit of 30 min (slurm.time_limit_min); it was interrupted 2 times and may start again 1 times"
+    );
+    assert!(scene.said().contains(&says), "{says}\n{}", scene.said());
+    // Nobody starts it again by asking once more.
+    let jobs = scene.cluster.jobs().len();
+    let (code, text) = scene.parity(&scene.resume_words());
+    assert!(code == Some(5) && text.contains(&says), "{code:?}\n{text}");
+    let of_row = |scene: &Scene| {
+        let ended = scene.payloads("slurm.ended");
+        ended.iter().map(|one| one["condition"].as_str().unwrap_or("none").to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(of_row(&scene), ["time-limit", "time-limit"]);
+    assert_eq!(scene.cluster.jobs().len(), jobs, "{:?}", scene.cluster.jobs());
 }
 
 #[test]

@@ -231,7 +231,16 @@ impl Cluster {
                 "NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=1\n"
             ));
         }
-        text.push_str("PartitionName=p Nodes=ALL Default=YES MaxTime=INFINITE State=UP\n");
+        // Jobs of `urgent` take nodes away: those of `p` go back into the queue, those of `losing` do not.
+        text.push_str("PreemptType=preempt/partition_prio\nPreemptMode=REQUEUE\n");
+        let partitions =
+            [("p", "YES", 1, "REQUEUE"), ("losing", "NO", 1, "CANCEL"), ("urgent", "NO", 9, "OFF")];
+        for (name, default, tier, mode) in partitions {
+            text.push_str(&format!(
+                "PartitionName={name} Nodes=ALL Default={default} MaxTime=INFINITE State=UP \
+                 PriorityTier={tier} PreemptMode={mode}\n"
+            ));
+        }
         fs::write(self.conf(), text).expect("a configuration");
     }
 }

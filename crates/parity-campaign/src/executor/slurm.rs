@@ -73,6 +73,27 @@ pub(crate) struct Ended {
     /// Whether `parity cancel` ended it: that is no interruption of the row.
     #[serde(default)]
     by_us: bool,
+    /// Slurm's name of the node that it had last, if it had one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    node: Option<String>,
+}
+
+impl Ended {
+    /// What ended it, in words.
+    fn describe(&self, settings: &Slurm) -> String {
+        let (job, on) =
+            (self.job_id, self.node.as_ref().map(|node| format!(" on {node}")).unwrap_or_default());
+        match (self.condition, settings.time_limit_min) {
+            (Some(Condition::TimeLimit), Some(minutes)) => {
+                format!("job {job}{on} met its time limit of {minutes} min (slurm.time_limit_min)")
+            }
+            (Some(Condition::TimeLimit), None) => {
+                format!("job {job}{on} met the time limit of its partition")
+            }
+            (Some(condition), _) => format!("job {job}{on} was ended ({})", condition.name()),
+            (None, _) => format!("job {job}{on} left no evidence ({})", self.state),
+        }
+    }
 }
 
 /// `slurm.merge`: the job that takes the rows over once theirs have ended.
@@ -210,7 +231,7 @@ impl Driver {
             self.submitted.iter().filter(|one| !self.is_over(one.job_id)).cloned().collect();
         for Submitted { row, job_id, .. } in over {
             let (state, condition) = ("cancelled".to_owned(), Some(Condition::Cancelled));
-            self.record_end(context, Ended { row, job_id, state, condition, by_us: true })?;
+            self.record_end(context, Ended { row, job_id, state, condition, by_us: true, node: None })?;
         }
         Ok(())
     }
@@ -375,7 +396,9 @@ impl Driver {
             return Ok(());
         }
         let state = job.map(|job| job.state.clone()).or_else(|| self.client.past(job_id, context.cancel));
-        self.conclude(context, row, last, job_id, state)
+        let had = job.map(|job| job.nodes.clone()).filter(|nodes| !nodes.is_empty());
+        let node = last.and_then(Attempt::started).map(|started| started.node).or(had);
+        self.conclude(context, row, last, (job_id, node), state)
     }
 
     /// How long the evidence of a job may take to be seen, once Slurm says that it has ended.
@@ -392,27 +415,23 @@ impl Driver {
         context: &mut Context<'_>,
         row: &Row,
         last: Option<&Attempt>,
-        job_id: u64,
+        (job_id, node): (u64, Option<String>),
         state: Option<JobState>,
     ) -> Result<(), CampaignError> {
         let interrupted = matches!(last.and_then(Attempt::ended), Some(RowEnded::Interrupted { .. }));
         let condition = condition_of(state.as_ref(), interrupted);
         let shown = state.as_ref().map_or("unknown to Slurm".to_owned(), |state| format!("{state:?}"));
         let row_name = row.name.clone();
-        let ended = Ended { row: row_name, job_id, state: shown.clone(), condition, by_us: false };
+        let ended = Ended { row: row_name, job_id, state: shown.clone(), condition, by_us: false, node };
+        let said = ended.describe(&self.settings);
         self.record_end(context, ended)?;
         match condition {
             Some(condition) if self.settings.restart_on.contains(&condition) => {
-                self.say(
-                    context,
-                    row,
-                    &format!("job {job_id}: {}; the attempt is kept as invalid", condition.name()),
-                );
+                self.say(context, row, &format!("{said}; the attempt is kept as invalid"));
                 Ok(())
             }
             Some(condition) => {
-                let message =
-                    format!("job {job_id}: {}, which slurm.restart_on does not name", condition.name());
+                let message = format!("{said}: slurm.restart_on does not name {}", condition.name());
                 Err(CampaignError::new(Stage::Run, Cause::HostUnfit, message).in_row(&row.name))
             }
             None => Err(self.failure(row, job_id, state.as_ref(), &shown)),
@@ -456,7 +475,10 @@ impl Driver {
         let restarts = interrupted + attempts.len() - distinct.len();
         let allowed = usize::try_from(self.settings.restarts_per_row).unwrap_or(usize::MAX);
         if restarts > allowed {
-            let message = format!("it was interrupted {restarts} times and may start again {allowed} times");
+            let last = past.iter().rfind(|ended| !ended.by_us);
+            let last = last.map(|ended| ended.describe(&self.settings) + "; ").unwrap_or_default();
+            let message =
+                format!("{last}it was interrupted {restarts} times and may start again {allowed} times");
             return Err(CampaignError::new(Stage::Run, Cause::HostUnfit, message).in_row(&row.name));
         }
         let because = if !past.is_empty() {
