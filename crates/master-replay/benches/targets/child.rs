@@ -137,9 +137,10 @@ impl Ran {
         self.report["own_lag_us"]["p99"].as_f64().expect("a time")
     }
 
-    /// How long a reply had been there when it was read.
-    pub(crate) fn unread_p50_us(&self) -> f64 {
-        self.report["replayer"]["unread_us"]["p50"].as_f64().expect("a time")
+    /// The parts of a latency that are the replayer's own, as it states them: until the packet had left, at most, and how long a
+    /// reply had been there when it was read.
+    pub(crate) fn own_p50_us(&self) -> [f64; 2] {
+        ["write_us", "unread_us"].map(|part| self.report["replayer"][part]["p50"].as_f64().expect("a time"))
     }
 
     pub(crate) fn latency_p50_us(&self) -> f64 {

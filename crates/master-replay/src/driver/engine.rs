@@ -55,6 +55,8 @@ pub(super) struct Engine<'r, 't> {
     last_read: Option<Instant>,
     /// How long replies had been there when they were read, in us.
     unread_us: Histogram<u64>,
+    /// How long the kernel took to take what was written, in us.
+    write_us: Histogram<u64>,
     saturation: Option<Saturated>,
 }
 
@@ -187,12 +189,14 @@ fn replay_one(
         reply_ns: 0,
         last_read: None,
         unread_us: Histogram::new(3).map_err(std::io::Error::other)?,
+        write_us: Histogram::new(3).map_err(std::io::Error::other)?,
         saturation: None,
     };
     let ended = engine.replay(&streams, barrier, cancel);
     signals.replaying.store(false, Ordering::Release);
-    let Engine { outcomes, segments, mut report, unread_us, .. } = engine;
+    let Engine { outcomes, segments, mut report, unread_us, write_us, .. } = engine;
     report.unread_us = Distribution::of_histogram(&unread_us);
+    report.write_us = Distribution::of_histogram(&write_us);
     report.cpu_ns = process_cpu_ns().saturating_sub(cpu_before);
     if let Some(present) = cast.present.last_mut() {
         present.mounted.extend(segments.into_values());
@@ -331,7 +335,11 @@ impl Engine<'_, '_> {
             if lane.wants_to_write() && lane.session.outgoing().len() >= at_least {
                 let now_us = microseconds(self.origin.elapsed());
                 lane.unsent.drain(..).for_each(|event| self.outcomes.start(event, now_us));
-                self.report.writes += u64::from(lane.write(stream));
+                if lane.write(stream) {
+                    self.report.writes += 1;
+                    let taken_us = microseconds(self.origin.elapsed()).saturating_sub(now_us);
+                    self.write_us.saturating_record(taken_us);
+                }
                 self.check_broken(index);
             }
         }

@@ -166,6 +166,10 @@ pub struct EngineReport {
     /// read: a part of the latencies, and not the master's. Of several replayers, the longest of each.
     #[serde(default)]
     pub unread_us: Distribution,
+    /// How long the kernel took to take the bytes, one value for each write: a call starts before its write, and its first packet
+    /// leaves within it. Of several replayers, the longest of each.
+    #[serde(default)]
+    pub write_us: Distribution,
     /// How often replies were left unread on purpose.
     pub read_delays: u64,
     /// The longest time for which they were.
@@ -243,6 +247,7 @@ impl EngineReport {
         self.reads += other.reads;
         self.writes += other.writes;
         self.unread_us = self.unread_us.max(&other.unread_us);
+        self.write_us = self.write_us.max(&other.write_us);
         self.read_delays += other.read_delays;
         self.read_delay_max_us = self.read_delay_max_us.max(other.read_delay_max_us);
         self.read_delay_total_us += other.read_delay_total_us;
