@@ -13,6 +13,7 @@ use crate::sha256::BlockHash;
 use crate::simd::{Level, dispatch, dispatch_bits};
 use crate::stream;
 use crate::structure::{Blocks, Indexed, Stop, Structure};
+use crate::tidy;
 use crate::{CanonicalError, Pattern, Rules, Sha256, tree};
 
 /// What was done while a canonical form was written.
@@ -153,9 +154,10 @@ fn check(rules: &Rules) -> Result<(), CanonicalError> {
 /// Looks through a document that perhaps already is canonical, and hashes it on the way; where it ends.
 fn verify(level: Level, input: &[u8], rules: &Rules, hash: Option<&mut [u32; 8]>) -> Result<usize, Stop> {
     let text = trim_end(input);
-    let mut structure = Structure::<true, u32>::new(level, rules, Limits::DEFAULT_MAX_DEPTH);
-    let range = 0..text.len();
-    dispatch_bits(level, Blocks { structure: &mut structure, window: text, range, is_last: true, hash })?;
+    let mut structure = Structure::<true, false, u32>::new(level, rules, Limits::DEFAULT_MAX_DEPTH);
+    let (range, hashed) = (0..text.len(), 0..text.len());
+    let blocks = Blocks { structure: &mut structure, window: text, range, is_last: true, hash, hashed };
+    dispatch_bits(level, blocks)?;
     Ok(text.len())
 }
 
@@ -166,6 +168,9 @@ pub(crate) fn trim_end(input: &[u8]) -> &[u8] {
 }
 
 fn digest_reordered(input: &[u8], rules: &Rules) -> Result<Digested, CanonicalError> {
+    if let Some((sha256, bytes)) = tidy::digest(Level::detect(), input, rules, tidy::Sizes::DEFAULT) {
+        return digested(sha256, bytes, none_present(rules)?);
+    }
     let mut hashing = Hashing::default();
     let excluded_present = reorder(input, rules, &mut hashing)?;
     let sha256 = Sha256::from_bytes(hashing.hasher.finalize().into());
@@ -202,9 +207,10 @@ fn reorder_at<O: Position>(
 
 /// Indexes a document; else says how it does not fit the rules, if that is what is wrong.
 fn index<O: Position>(level: Level, input: &[u8], rules: &Rules) -> Result<Indexed<O>, Option<Fault>> {
-    let mut structure = Structure::<false, O>::new(level, rules, Limits::DEFAULT_MAX_DEPTH);
+    let mut structure = Structure::<false, true, O>::new(level, rules, Limits::DEFAULT_MAX_DEPTH);
     let range = 0..input.len();
-    let blocks = Blocks { structure: &mut structure, window: input, range, is_last: true, hash: None };
+    let blocks =
+        Blocks { structure: &mut structure, window: input, range, is_last: true, hash: None, hashed: 0..0 };
     match dispatch_bits(level, blocks) {
         Ok(()) => Ok(structure.into_indexed()),
         Err(Stop) => Err(structure.fault()),

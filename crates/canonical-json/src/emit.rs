@@ -126,6 +126,9 @@ struct Writer<'a, 's, S, O> {
     frames: Vec<Frame<'a, O>>,
 }
 
+/// How many members of a long object are fetched ahead.
+const AHEAD: usize = 8;
+
 /// Deeper than any member: the document ends where the input does.
 const DOCUMENT: usize = usize::MAX / 2;
 
@@ -150,16 +153,19 @@ impl<S: Sink, O: Position> Writer<'_, '_, S, O> {
                     self.frames.push(Frame { order, record, member: 0, has_records, depth });
                 }
             }
-            place = self.next_member()?;
+            place = self.next_member(vector)?;
         }
     }
 
     /// Where the next member of the innermost recorded container begins, or what follows the container after its last.
     #[inline(always)]
-    fn next_member(&mut self) -> io::Result<Place> {
+    fn next_member<V: Vector>(&mut self, vector: V) -> io::Result<Place> {
         let frame = self.frames.last_mut().expect("members only end inside of recorded containers");
         let next_record = frame.record + 1;
         if let Some(at) = frame.order.get(frame.member) {
+            if let Some(later) = frame.order.far(frame.member + AHEAD) {
+                vector.prefetch(self.input, later);
+            }
             if frame.member > 0 {
                 self.buffer.push(b',')?;
             }

@@ -28,6 +28,7 @@ mod fault;
 mod lines;
 mod members;
 mod number;
+mod outermost;
 mod place;
 mod pointer;
 mod read;
@@ -37,11 +38,13 @@ mod serialize;
 mod sha256;
 #[expect(unsafe_code, reason = "intrinsics; each block says why it is sound")]
 mod simd;
+mod squeeze;
 mod stream;
 mod structure;
 #[cfg(test)]
 mod testing;
 mod text;
+mod tidy;
 mod tree;
 mod watch;
 mod write;

@@ -11,15 +11,28 @@ use std::fmt::Debug;
 
 use crate::Form;
 use crate::simd::{Level, rank};
+use crate::structure::Stop;
 use crate::text::Text;
 
+/// What begins somewhere in the input.
+pub(crate) trait Member: Copy + Default + Debug {
+    /// Where it begins.
+    fn get(self) -> usize;
+}
+
 /// A position in the input: `u32` where that is enough.
-pub(crate) trait Position: Copy + Ord + Default + Debug {
+pub(crate) trait Position: Member + Ord {
     /// The greatest.
     const MAX: usize;
 
     fn new(position: usize) -> Self;
-    fn get(self) -> usize;
+}
+
+impl Member for u32 {
+    #[inline(always)]
+    fn get(self) -> usize {
+        self as usize
+    }
 }
 
 impl Position for u32 {
@@ -32,10 +45,12 @@ impl Position for u32 {
         let short = position as u32;
         short
     }
+}
 
+impl Member for usize {
     #[inline(always)]
     fn get(self) -> usize {
-        self as usize
+        self
     }
 }
 
@@ -45,11 +60,6 @@ impl Position for usize {
     #[inline(always)]
     fn new(position: usize) -> Self {
         position
-    }
-
-    #[inline(always)]
-    fn get(self) -> usize {
-        self
     }
 }
 
@@ -74,7 +84,7 @@ pub(crate) struct Index<O> {
 
 /// What sorting needs besides the members.
 #[derive(Clone, Debug, Default)]
-struct Scratch<O> {
+pub(crate) struct Scratch<O> {
     cached: Vec<(u64, O)>,
     prefixes: Vec<u64>,
     moved: Vec<O>,
@@ -172,6 +182,15 @@ impl<O: Position> Order<'_, O> {
         }
     }
 
+    /// A member that may be far from the one before: that of a long container.
+    #[inline(always)]
+    pub(crate) fn far(&self, member: usize) -> Option<usize> {
+        match self {
+            Order::Long { starts, .. } => Some(starts.get(member)?.get()),
+            _ => None,
+        }
+    }
+
     /// Where the closing bracket is.
     #[inline(always)]
     pub(crate) fn end(&self) -> usize {
@@ -194,6 +213,17 @@ impl<O: Position> Index<O> {
     #[inline(always)]
     pub(crate) fn push(&mut self, start: usize) {
         self.open.push(O::new(start));
+    }
+
+    /// The members after `base`, in the order of the document.
+    #[inline(always)]
+    pub(crate) fn members(&self, base: usize) -> &[O] {
+        self.open.get(base..).unwrap_or_default()
+    }
+
+    /// Positions are now counted from this many bytes on.
+    pub(crate) fn shift(&mut self, bytes: usize) {
+        self.open.iter_mut().for_each(|start| *start = O::new(start.get().saturating_sub(bytes)));
     }
 
     /// An object that is in order ends: its members are forgotten.
@@ -322,6 +352,98 @@ impl<O: Position> Index<O> {
     }
 }
 
+/// One member in tight text.
+#[derive(Clone, Copy, Debug, Default)]
+struct Span {
+    start: u32,
+    /// Where the comma or the closing brace after it is.
+    end: u32,
+}
+
+impl Member for Span {
+    #[inline(always)]
+    fn get(self) -> usize {
+        self.start as usize
+    }
+}
+
+/// Objects of which the members are not in order, and are to be moved where they stand. Text must be tight for that.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Moves {
+    members: Vec<Span>,
+    /// For each object where its members end in the list, inner objects before outer ones.
+    objects: Vec<usize>,
+    scratch: Scratch<Span>,
+    text: Vec<u8>,
+}
+
+/// The longest object that is sorted in place: what is in it may be moved once for every object around it.
+pub(crate) const MAX_MOVED: usize = 1 << 15;
+
+impl Moves {
+    /// An object ends that begins with these members.
+    #[inline(always)]
+    pub(crate) fn note<O: Position>(&mut self, starts: &[O], end: usize) -> Result<(), Stop> {
+        let first = starts.first().map_or(end, |start| start.get());
+        if end.saturating_sub(first) > MAX_MOVED {
+            return Err(Stop);
+        }
+        // In a block that turns out to be wrong a member can be anywhere; then nothing is moved.
+        let narrow = |position: usize| u32::try_from(position).unwrap_or_default();
+        let ends = starts.iter().skip(1).map(|next| next.get().wrapping_sub(1)).chain([end]);
+        let span = |(start, end): (&O, usize)| Span { start: narrow(start.get()), end: narrow(end) };
+        self.members.extend(starts.iter().zip(ends).map(span));
+        self.objects.push(self.members.len());
+        Ok(())
+    }
+
+    /// Sorts the members of the objects that were noted.
+    pub(crate) fn apply(&mut self, machine: Level, text: &mut [u8], form: Form) -> Result<(), Repeated> {
+        let mut first = 0;
+        for end in self.objects.drain(..) {
+            let members = &mut self.members[first..end];
+            first = end;
+            let (Some(start), Some(last)) = (members.first(), members.last()) else { continue };
+            let span = start.get()..last.end as usize;
+            sort(machine, members, &mut self.scratch, text, form)?;
+            self.text.clear();
+            self.text.extend_from_slice(&text[span.clone()]);
+            rearrange(&mut text[span.clone()], &self.text, members, span.start);
+        }
+        self.members.clear();
+        Ok(())
+    }
+}
+
+/// Writes members in this order, with commas between them; `before` has them as they were, from `base` on.
+#[inline(always)]
+fn rearrange(text: &mut [u8], before: &[u8], members: &[Span], base: usize) {
+    let mut at = 0;
+    for member in members {
+        if at > 0 {
+            text[at] = b',';
+            at += 1;
+        }
+        let (start, length) = (member.get() - base, (member.end - member.start) as usize);
+        copy(&mut text[at..], &before[start..], length);
+        at += length;
+    }
+}
+
+/// Copies so many bytes, and perhaps some of those after them: few bytes are not worth a call.
+#[inline(always)]
+fn copy(to: &mut [u8], from: &[u8], length: usize) {
+    const STEP: usize = 32;
+    let mut done = 0;
+    while done < length {
+        match (to[done..].first_chunk_mut::<STEP>(), from[done..].first_chunk::<STEP>()) {
+            (Some(to), Some(from)) if length < 8 * STEP => *to = *from,
+            _ => return to[done..length].copy_from_slice(&from[done..length]),
+        }
+        done += STEP;
+    }
+}
+
 /// How far a position is behind another. In a block that turns out to be wrong a key can be found where there is none,
 /// and be too far away; then nobody will look at the record.
 fn distance(from: usize, to: usize, max: usize) -> usize {
@@ -340,7 +462,7 @@ const RANKED: usize = 64;
 const CACHED: usize = 1 << 15;
 
 /// Sorts members by their keys; a member starts at the quote before its key.
-fn sort<O: Position>(
+pub(crate) fn sort<O: Member>(
     machine: Level,
     members: &mut [O],
     scratch: &mut Scratch<O>,
@@ -359,7 +481,7 @@ fn sort<O: Position>(
             continue;
         }
         let skip = skip + keys.common_prefix(part, skip);
-        match keys.partition(part, skip) {
+        match keys.partition(part, &mut scratch.moved, skip) {
             Some(ends) => {
                 let starts = std::iter::once(0).chain(ends).map(|end| range.start + end);
                 let parts = starts.clone().zip(starts.skip(1));
@@ -388,7 +510,7 @@ struct Keys<'a> {
 impl<'a> Keys<'a> {
     /// The bytes from the key on, and on to the end of the input.
     #[inline(always)]
-    fn rest(&self, member: impl Position, skip: usize) -> &'a [u8] {
+    fn rest(&self, member: impl Member, skip: usize) -> &'a [u8] {
         self.input.get(member.get() + 1 + skip..).unwrap_or_default()
     }
 
@@ -400,7 +522,7 @@ impl<'a> Keys<'a> {
 
     /// The next eight bytes of the key, those after its end being zero; nothing if bytes do not say the order.
     #[inline(always)]
-    fn prefix(&self, member: impl Position, skip: usize) -> Option<u64> {
+    fn prefix(&self, member: impl Member, skip: usize) -> Option<u64> {
         let rest = self.rest(member, skip);
         let word = match rest.first_chunk::<8>() {
             Some(bytes) => u64::from_le_bytes(*bytes),
@@ -417,7 +539,7 @@ impl<'a> Keys<'a> {
     }
 
     /// Sorts a few members; false if bytes do not say the order.
-    fn sort_ranked<O: Position>(
+    fn sort_ranked<O: Member>(
         &self,
         machine: Level,
         members: &mut [O],
@@ -445,7 +567,7 @@ impl<'a> Keys<'a> {
     }
 
     /// Sorts members that are in order but for those with the same prefix, which are few.
-    fn sort_ties<O: Position>(&self, members: &mut [O], prefixes: &[u64]) -> Result<(), Repeated> {
+    fn sort_ties<O: Member>(&self, members: &mut [O], prefixes: &[u64]) -> Result<(), Repeated> {
         for i in 1..members.len() {
             let mut place = i;
             while place > 0 && prefixes[place - 1] == prefixes[i] {
@@ -460,7 +582,7 @@ impl<'a> Keys<'a> {
         Ok(())
     }
 
-    fn sort_cached<O: Position>(
+    fn sort_cached<O: Member>(
         &self,
         members: &mut [O],
         scratch: &mut Vec<(u64, O)>,
@@ -483,19 +605,19 @@ impl<'a> Keys<'a> {
         if repeated { Err(Repeated) } else { Ok(()) }
     }
 
-    fn sort_plainly<O: Position>(&self, members: &mut [O]) -> Result<(), Repeated> {
+    fn sort_plainly<O: Member>(&self, members: &mut [O]) -> Result<(), Repeated> {
         members.sort_unstable_by(|a, b| self.compare(*a, *b, 0));
         let repeated = members.windows(2).any(|pair| self.compare(pair[0], pair[1], 0).is_eq());
         if repeated { Err(Repeated) } else { Ok(()) }
     }
 
     /// Compares two keys whose first `skip` bytes are the same.
-    fn compare<O: Position>(&self, a: O, b: O, skip: usize) -> Ordering {
+    fn compare<O: Member>(&self, a: O, b: O, skip: usize) -> Ordering {
         compare_keys(self.rest(a, 0), self.rest(b, 0), skip, self.form)
     }
 
     /// How many more bytes all keys have in common, without cutting an escape in two.
-    fn common_prefix<O: Position>(&self, members: &[O], skip: usize) -> usize {
+    fn common_prefix<O: Member>(&self, members: &[O], skip: usize) -> usize {
         let Some((first, others)) = members.split_first() else { return 0 };
         let rest = self.rest(*first, skip);
         let is_comparable = |byte: &u8| *byte < 0x80 || self.form == Form::Lexical;
@@ -512,7 +634,14 @@ impl<'a> Keys<'a> {
 
     /// Sorts by the next byte alone: puts the keys that end first, then by byte, and says where each part ends.
     /// Nothing if bytes do not say the order.
-    fn partition<O: Position>(&self, members: &mut [O], skip: usize) -> Option<[usize; 256]> {
+    ///
+    /// Each part stays in the order of the document, so that reading its keys goes through memory in one direction.
+    fn partition<O: Member>(
+        &self,
+        members: &mut [O],
+        before: &mut Vec<O>,
+        skip: usize,
+    ) -> Option<[usize; 256]> {
         let byte_of = |member: O| match self.rest(member, skip).first() {
             None | Some(b'"') => 0,
             Some(byte) => usize::from(*byte),
@@ -525,6 +654,8 @@ impl<'a> Keys<'a> {
         if (0..=u8::MAX).filter(occurs).any(|byte| !self.is_plain(byte)) {
             return None;
         }
+        before.clear();
+        before.extend_from_slice(members);
         let mut next = [0; 256];
         let mut sum = 0;
         for (end, next) in ends.iter_mut().zip(&mut next) {
@@ -532,12 +663,10 @@ impl<'a> Keys<'a> {
             sum += *end;
             *end = sum;
         }
-        for part in 0..256 {
-            while next[part] < ends[part] {
-                let byte = byte_of(members[next[part]]);
-                members.swap(next[part], next[byte]);
-                next[byte] += 1;
-            }
+        for member in before.iter() {
+            let place = &mut next[byte_of(*member)];
+            members[*place] = *member;
+            *place += 1;
         }
         Some(ends)
     }

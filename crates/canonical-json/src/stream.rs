@@ -57,7 +57,7 @@ fn verify_by(
     rules: &Rules,
 ) -> Result<Option<(Sha256, u64)>, CanonicalError> {
     let level = Level::detect();
-    let mut structure = Structure::<true, u32>::new(level, rules, Limits::DEFAULT_MAX_DEPTH);
+    let mut structure = Structure::<true, false, u32>::new(level, rules, Limits::DEFAULT_MAX_DEPTH);
     let mut hash = BlockHash::new();
     let mut window = Window { bytes: Vec::with_capacity(read + LOOKAHEAD), before: 0, is_last: false };
     let mut done = 0;
@@ -72,9 +72,10 @@ fn verify_by(
         }
         let length = window.bytes.len();
         let end = if is_last { length } else { done + (length - LOOKAHEAD - done) / 64 * 64 };
-        let (range, hashed) = (done..end, Some(&mut hash.words));
+        let (range, hashed) = (done..end, done..end);
+        let (window_bytes, words) = (&window.bytes, Some(&mut hash.words));
         let blocks =
-            Blocks { structure: &mut structure, window: &window.bytes, range, is_last, hash: hashed };
+            Blocks { structure: &mut structure, window: window_bytes, range, is_last, hash: words, hashed };
         if dispatch_bits(level, blocks) == Err(Stop) {
             return Ok(None);
         }

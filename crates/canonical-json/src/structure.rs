@@ -6,15 +6,16 @@
 //! before, are looked at one by one. So a block of numbers costs about as much as a block of text, and few branches
 //! depend on the bytes.
 //!
-//! The same code verifies that a document already is canonical (`CANONICAL`) and indexes one that is not. It only says
-//! whether; why not is said by the [`Reader`](crate::Reader), which is slower and knows where it is.
+//! The same code verifies that a document already is canonical (`CANONICAL`), notes where members are to be moved in one
+//! that otherwise is (`CANONICAL` and `SORTS`), and indexes any other (`SORTS`). It only says whether; why not is said by
+//! the [`Reader`](crate::Reader), which is slower and knows where it is.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::ops::Range;
 
 use crate::fault::Fault;
-use crate::members::{Index, Position, compare_decoded};
+use crate::members::{Index, MAX_MOVED, Moves, Position, compare_decoded};
 use crate::number::is_ecmascript;
 use crate::simd::{BitTask, Bits, Block, Lane, Level as Machine, Masks, NoLane, Utf8, scan};
 use crate::text::Text;
@@ -83,7 +84,7 @@ impl Next {
 
 /// The position after each of `these`, and that after the last of the block before.
 #[inline(always)]
-fn shift(these: u64, before: &mut u64) -> u64 {
+pub(crate) fn shift(these: u64, before: &mut u64) -> u64 {
     let shifted = these << 1 | *before >> 63;
     *before = these;
     shifted
@@ -93,7 +94,7 @@ fn shift(these: u64, before: &mut u64) -> u64 {
 ///
 /// The addition carries through every run that has a start, and two starts never meet in one run.
 #[inline(always)]
-fn run_end(starts: u64, set: u64, carry: &mut u64) -> u64 {
+pub(crate) fn run_end(starts: u64, set: u64, carry: &mut u64) -> u64 {
     let (sum, over) = set.overflowing_add(starts);
     let (sum, over_again) = sum.overflowing_add(*carry);
     *carry = u64::from(over | over_again);
@@ -177,7 +178,7 @@ struct Level {
 
 /// One pass over a document.
 #[derive(Clone, Debug)]
-pub(crate) struct Structure<'r, const CANONICAL: bool, O> {
+pub(crate) struct Structure<'r, const CANONICAL: bool, const SORTS: bool, O> {
     machine: Machine,
     form: Form,
     /// The bits of a key's first bytes that bar them from being compared.
@@ -196,8 +197,11 @@ pub(crate) struct Structure<'r, const CANONICAL: bool, O> {
     levels: Vec<Level>,
     /// For each open object: the last key, where it is no longer in the window.
     saved: Vec<Vec<u8>>,
+    /// How many of the open objects are taken to be in order, outermost first: what is written of them is final.
+    sealed: usize,
     watch: Watch<'r>,
     index: Index<O>,
+    moves: Moves,
     /// Whether some string or number is not written as it must be.
     needs_rewriting: bool,
     /// How the document does not fit the rules.
@@ -213,43 +217,54 @@ pub(crate) struct Indexed<O> {
 }
 
 /// Looks at a part of the input.
-pub(crate) struct Blocks<'s, 'r, 'w, const CANONICAL: bool, O> {
-    pub(crate) structure: &'s mut Structure<'r, CANONICAL, O>,
+pub(crate) struct Blocks<'s, 'r, 'w, const CANONICAL: bool, const SORTS: bool, O> {
+    pub(crate) structure: &'s mut Structure<'r, CANONICAL, SORTS, O>,
     pub(crate) window: &'w [u8],
     /// Whole blocks, unless the input ends.
     pub(crate) range: Range<usize>,
     /// Whether the input ends with the range.
     pub(crate) is_last: bool,
-    /// The state of SHA-256, into which the whole blocks are hashed.
+    /// The state of SHA-256, into which whole blocks are hashed on the way.
     pub(crate) hash: Option<&'s mut [u32; 8]>,
+    /// Where these are: often those that are looked at.
+    pub(crate) hashed: Range<usize>,
 }
 
 /// How many blocks are looked at before their masks are.
 const BATCH: usize = 32;
 
-impl<const CANONICAL: bool, O: Position> BitTask for Blocks<'_, '_, '_, CANONICAL, O> {
+impl<const CANONICAL: bool, const SORTS: bool, O: Position> BitTask
+    for Blocks<'_, '_, '_, CANONICAL, SORTS, O>
+{
     type Output = Result<(), Stop>;
 
     #[inline(always)]
     fn run<B: Bits>(self, bits: B) -> Result<(), Stop> {
-        let Blocks { structure, window, range, is_last, hash } = self;
-        let blocks = window[range.clone()].as_chunks().0;
+        let Blocks { structure, window, range, is_last, hash, hashed } = self;
+        let blocks: &[Block] = window[range.clone()].as_chunks().0;
+        let hashed: &[Block] = window[hashed].as_chunks().0;
         match hash.map(|hash| (bits.lane(hash), hash)) {
-            None => structure.blocks(bits, window, range.start, blocks, &mut NoLane)?,
+            None => structure.blocks(bits, window, range.start, blocks, &[], &mut NoLane)?,
             Some((None, hash)) => {
-                structure.blocks(bits, window, range.start, blocks, &mut NoLane)?;
-                sha2::block_api::compress256(hash, blocks);
+                structure.blocks(bits, window, range.start, blocks, &[], &mut NoLane)?;
+                sha2::block_api::compress256(hash, hashed);
             }
             Some((Some(mut lane), hash)) => {
-                structure.blocks(bits, window, range.start, blocks, &mut lane)?;
+                let (beside, alone) = blocks.split_at(blocks.len().min(hashed.len()));
+                structure.blocks(bits, window, range.start, beside, hashed, &mut lane)?;
                 *hash = lane.state();
+                if SORTS {
+                    let at = range.start + 64 * beside.len();
+                    structure.blocks(bits, window, at, alone, &[], &mut NoLane)?;
+                    sha2::block_api::compress256(hash, &hashed[beside.len()..]);
+                }
             }
         }
         if is_last { structure.end(bits, window, range.start + 64 * blocks.len()) } else { Ok(()) }
     }
 }
 
-impl<'r, const CANONICAL: bool, O: Position> Structure<'r, CANONICAL, O> {
+impl<'r, const CANONICAL: bool, const SORTS: bool, O: Position> Structure<'r, CANONICAL, SORTS, O> {
     pub(crate) fn new(machine: Machine, rules: &'r Rules, max_depth: usize) -> Self {
         let mut carry = Carry::default();
         // The document must begin with a value, as if after a colon.
@@ -274,8 +289,10 @@ impl<'r, const CANONICAL: bool, O: Position> Structure<'r, CANONICAL, O> {
             },
             levels: vec![Level::default()],
             saved: Vec::new(),
+            sealed: 0,
             watch: Watch::new(rules),
             index: Index::default(),
+            moves: Moves::default(),
             needs_rewriting: false,
             fault: None,
         }
@@ -308,11 +325,19 @@ impl<'r, const CANONICAL: bool, O: Position> Structure<'r, CANONICAL, O> {
         let Nest { outer_keys, last_key, .. } = &mut self.nest;
         self.saved.resize_with(self.saved.len().max(outer_keys.len() + 1), Vec::new);
         for (key, saved) in outer_keys.iter_mut().chain([last_key]).zip(&mut self.saved) {
-            if key.place != NO_KEY && key.place != SAVED_KEY {
-                saved.clear();
-                saved.extend_from_slice(&window[key.place.0..key.place.1]);
-                key.place = SAVED_KEY;
+            match key.place {
+                NO_KEY | SAVED_KEY => {}
+                (start, end) if start > bytes => key.place = (start - bytes, end - bytes),
+                (start, end) => {
+                    saved.clear();
+                    saved.extend_from_slice(&window[start..end]);
+                    key.place = SAVED_KEY;
+                }
             }
+        }
+        if SORTS {
+            self.levels.iter_mut().for_each(|level| level.start = level.start.saturating_sub(bytes));
+            self.index.shift(bytes);
         }
         self.last_open_quote = self.last_open_quote.saturating_sub(bytes);
         self.last_close_quote = self.last_close_quote.saturating_sub(bytes);
@@ -327,15 +352,22 @@ impl<'r, const CANONICAL: bool, O: Position> Structure<'r, CANONICAL, O> {
         window: &[u8],
         mut at: usize,
         blocks: &[Block],
+        mut hashed: &[Block],
         lane: &mut impl Lane,
     ) -> Result<(), Stop> {
+        if blocks.is_empty() {
+            return Ok(());
+        }
         let mut masks = [Masks::default(); BATCH];
         for batch in blocks.chunks(BATCH) {
             if !scan(self.machine, batch, &mut masks[..batch.len()], &mut self.utf8) {
                 return Err(Stop);
             }
-            for (block, masks) in batch.iter().zip(&masks) {
-                lane.begin(block);
+            for masks in &masks[..batch.len()] {
+                if let Some((block, rest)) = hashed.split_first() {
+                    lane.begin(block);
+                    hashed = rest;
+                }
                 self.block::<B, CANONICAL>(bits, window, at, masks, lane)?;
                 at += 64;
             }
@@ -380,8 +412,9 @@ impl<'r, const CANONICAL: bool, O: Position> Structure<'r, CANONICAL, O> {
         let (scalars, scalar_ends, mut error) = self.scalars(window, at, masks, &tokens);
         lane.quarter::<1>();
         error |= masks.control & tokens.in_string | masks.backslash & !tokens.in_string;
-        let in_object = self.containers(window, at, &tokens)?;
+        // Brackets and keys take the longest, and are hard to predict: what is put after them waits for them.
         lane.quarter::<2>();
+        let in_object = self.containers(window, at, &tokens)?;
         error |= self.grammar::<TIGHT>(&tokens, in_object, scalars, scalar_ends);
         if error != 0 {
             return Err(Stop);
@@ -410,7 +443,11 @@ impl<'r, const CANONICAL: bool, O: Position> Structure<'r, CANONICAL, O> {
             let escaped = find_escaped(masks.backslash, &mut self.carry.escaped);
             quote &= !escaped;
             self.last_backslash = last_of(masks.backslash, at + 1, self.last_backslash);
-            self.escapes(window, at, escaped)?;
+            // Quotes and backslashes may always be escaped.
+            let others = escaped & !(masks.quote | masks.backslash);
+            if others != 0 {
+                self.escapes(window, at, others)?;
+            }
         }
         let in_string = bits.prefix_xor(quote) ^ self.carry.in_string;
         self.carry.in_string = 0u64.wrapping_sub(in_string >> 63);
@@ -581,7 +618,7 @@ impl<'r, const CANONICAL: bool, O: Position> Structure<'r, CANONICAL, O> {
                     self.nest.outer_keys.push(last_key);
                     last_key = LastKey::NONE;
                 }
-                if !CANONICAL || watches {
+                if watches || SORTS && (!CANONICAL || is_brace != 0) {
                     self.open(window, place, is_brace != 0)?;
                 }
             } else {
@@ -593,7 +630,7 @@ impl<'r, const CANONICAL: bool, O: Position> Structure<'r, CANONICAL, O> {
                 if is_brace != 0 {
                     last_key = self.nest.outer_keys.pop().ok_or(Stop)?;
                 }
-                if !CANONICAL || watches {
+                if watches || SORTS && (!CANONICAL || is_brace != 0) {
                     self.close(window, place, is_brace != 0)?;
                 }
             }
@@ -636,7 +673,12 @@ impl<'r, const CANONICAL: bool, O: Position> Structure<'r, CANONICAL, O> {
         if level.is_watched {
             return self.close_watched(&level, window, at, is_object);
         }
-        if level.is_dirty {
+        if CANONICAL && SORTS {
+            if level.is_dirty {
+                self.moves.note(self.index.members(level.base), at)?;
+            }
+            self.sealed = self.sealed.min(self.open_objects());
+        } else if level.is_dirty {
             let span = (level.start, at);
             return self
                 .index
@@ -650,7 +692,7 @@ impl<'r, const CANONICAL: bool, O: Position> Structure<'r, CANONICAL, O> {
     /// Compares a key with the key before, and becomes it.
     #[inline(always)]
     fn member(&mut self, window: &[u8], before: LastKey, place: (usize, usize)) -> Result<LastKey, Stop> {
-        if !CANONICAL {
+        if SORTS && !(CANONICAL && self.is_sealed()) {
             self.index.push(place.0 - 1);
             if self.levels.last().is_none_or(|level| level.is_dirty) {
                 return Ok(LastKey { place, ..before });
@@ -696,7 +738,7 @@ impl<'r, const CANONICAL: bool, O: Position> Structure<'r, CANONICAL, O> {
             if is_plain { text_before.cmp(text) } else { compare_decoded(text_before, text, self.form) };
         match order {
             Ordering::Less => Ok(()),
-            Ordering::Greater if !CANONICAL => {
+            Ordering::Greater if SORTS && !(CANONICAL && self.is_sealed()) => {
                 self.level().is_dirty = true;
                 Ok(())
             }
@@ -759,8 +801,45 @@ impl<'r, const CANONICAL: bool, O: Position> Structure<'r, CANONICAL, O> {
     }
 }
 
+/// What a pass needs that moves members as it goes. Its levels are those of objects alone.
+impl<O: Position> Structure<'_, true, true, O> {
+    /// From here on the text may still change, of which everything before `done` was looked at. Refuses an open object
+    /// that is too long to be sorted in place.
+    pub(crate) fn settled(&self, done: usize) -> Result<usize, Stop> {
+        match self.levels.get(self.sealed + 1) {
+            None => Ok(done),
+            Some(level) if level.is_dirty && done - level.start > MAX_MOVED => Err(Stop),
+            Some(level) => Ok(level.start),
+        }
+    }
+
+    /// Takes the outermost object to be in order.
+    pub(crate) fn seal_outermost(&mut self) {
+        self.sealed = 1;
+    }
+
+    /// Takes all open objects to be in order from here on, so that what is written of them is final.
+    pub(crate) fn seal(&mut self) -> Result<(), Stop> {
+        self.sealed = self.open_objects();
+        if self.levels.iter().any(|level| level.is_dirty) { Err(Stop) } else { Ok(()) }
+    }
+
+    /// Moves the members that were found not to be in order.
+    pub(crate) fn move_members(&mut self, window: &mut [u8]) -> Result<(), Stop> {
+        self.moves.apply(self.machine, window, self.form).map_err(|_| Stop)
+    }
+}
+
 /// What the rules ask for, where they ask for something.
-impl<const CANONICAL: bool, O: Position> Structure<'_, CANONICAL, O> {
+impl<const CANONICAL: bool, const SORTS: bool, O: Position> Structure<'_, CANONICAL, SORTS, O> {
+    fn open_objects(&self) -> usize {
+        self.levels.len().saturating_sub(1)
+    }
+
+    fn is_sealed(&self) -> bool {
+        self.open_objects() <= self.sealed
+    }
+
     fn level(&mut self) -> &mut Level {
         self.levels.last_mut().expect("the document is never closed")
     }
@@ -920,7 +999,7 @@ fn sort_elements(watched: &mut Watched, window: &[u8], form: Form) -> Result<boo
     Ok(is_moved)
 }
 
-fn skip_space(window: &[u8], at: usize) -> usize {
+pub(crate) fn skip_space(window: &[u8], at: usize) -> usize {
     let rest = window.get(at..).unwrap_or_default();
     at + rest.iter().take_while(|byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\r')).count()
 }

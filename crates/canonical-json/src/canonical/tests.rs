@@ -3,7 +3,9 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::members::MAX_MOVED;
 use crate::testing::{canonical_document, document, records, some_rules, tight_document};
+use crate::tidy::Sizes;
 
 impl Sink for Vec<u8> {
     fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
@@ -40,6 +42,7 @@ fn check_outcome(input: &[u8], rules: &Rules) {
     // Where both refuse, the reason is found without the plain way.
     let is_canonicalized = canonicalize(input, rules, io::sink()).is_ok();
     assert_eq!(is_canonicalized, plain.is_some() && super::check(rules).is_ok(), "{shown}");
+    check_tidy(input, rules, plain.as_ref());
     let trimmed = input.trim_ascii_end();
     let is_canonical = plain.is_some_and(|(out, _)| out == trimmed);
     let expected = if is_canonical { Ok(trimmed.len()) } else { Err(Stop) };
@@ -51,6 +54,26 @@ fn check_outcome(input: &[u8], rules: &Rules) {
         }
     }
     assert_eq!(verify(Level::detect(), input, rules, None), expected, "{shown}");
+}
+
+/// What is digested in one pass has the digest that the plain way gives. With a large window that is every document
+/// that is not long, and of which no string must be written in another way.
+fn check_tidy(input: &[u8], rules: &Rules, plain: Option<&(Vec<u8>, Vec<bool>)>) {
+    let shown = String::from_utf8_lossy(input);
+    let expected = plain.map(|(out, _)| (Sha256::of(out), out.len() as u64));
+    for level in Level::available() {
+        let tidy = tidy::digest(level, input, rules, Sizes::DEFAULT);
+        let is_rewritten = || index::<u32>(level, input, rules).is_ok_and(|indexed| indexed.needs_rewriting);
+        let is_left = *rules != Rules::default() || is_rewritten();
+        match input.len() > MAX_MOVED {
+            false => assert_eq!(tidy, expected.filter(|_| !is_left), "{level:?} {shown}"),
+            true => assert!(tidy.is_none() || tidy == expected, "{level:?} {shown}"),
+        }
+        for sizes in [Sizes { step: 64, window: 512 }, Sizes { step: 192, window: 700 }] {
+            let tidy = tidy::digest(level, input, rules, sizes);
+            assert!(tidy.is_none() || tidy == expected, "{level:?} {sizes:?} {shown}");
+        }
+    }
 }
 
 proptest! {

@@ -63,6 +63,8 @@ pub(crate) struct Outline {
     pub(crate) open: u64,
     pub(crate) close: u64,
     pub(crate) comma: u64,
+    /// Brackets, commas and colons, and the control characters 0x0C and 0x1A.
+    pub(crate) structural: u64,
 }
 
 /// How the bytes of blocks are looked at.
@@ -77,6 +79,8 @@ pub(crate) trait Vector: Copy {
     fn utf8_is_wrong(self, block: &Block, state: &mut Utf8) -> bool;
     /// See [`rank`].
     fn ranks(self, numbers: &[u64], ranks: &mut [u8]);
+    /// The byte at this place after the first, if there is one, will be read soon.
+    fn prefetch(self, bytes: &[u8], at: usize);
 }
 
 /// How masks are looked at.
@@ -202,6 +206,9 @@ pub(crate) fn dispatch_bits<T: BitTask>(level: Level, task: T) -> T::Output {
     }
 }
 
+/// How far ahead text is fetched: about as much as is looked at at once.
+pub(crate) const FETCHED_AHEAD: usize = 1 << 13;
+
 /// Looks at blocks, of which there are as many as masks; whether they are UTF-8, after those before.
 pub(crate) fn scan(level: Level, blocks: &[Block], masks: &mut [Masks], utf8: &mut Utf8) -> bool {
     struct Scan<'a>(&'a [Block], &'a mut [Masks], &'a mut Utf8);
@@ -214,6 +221,8 @@ pub(crate) fn scan(level: Level, blocks: &[Block], masks: &mut [Masks], utf8: &m
             let Scan(blocks, masks, utf8) = self;
             let mut is_wrong = false;
             for (block, masks) in blocks.iter().zip(masks) {
+                // Other work comes between two scans, and what is read then is not known to be wanted soon.
+                vector.prefetch(block, FETCHED_AHEAD);
                 *masks = vector.masks(block);
                 if masks.non_ascii != 0 || utf8.is_incomplete {
                     is_wrong |= vector.utf8_is_wrong(block, utf8);

@@ -48,6 +48,7 @@ impl Vector for Portable {
             open: select(block, |byte| byte | 0x20 == b'{'),
             close: select(block, |byte| byte | 0x20 == b'}'),
             comma: equal(b','),
+            structural: select(block, |byte| matches!(byte | 0x20, b'{' | b'}' | b',' | b':')),
         }
     }
 
@@ -85,6 +86,8 @@ impl Vector for Portable {
     fn ranks(self, numbers: &[u64], ranks: &mut [u8]) {
         count_smaller(numbers, ranks);
     }
+
+    fn prefetch(self, _: &[u8], _: usize) {}
 }
 
 /// The quadratic way, which for a few dozen numbers is the fastest: no branch depends on them.

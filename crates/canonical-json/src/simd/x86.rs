@@ -77,6 +77,17 @@ impl Bits for BmiSha {
     }
 }
 
+/// Space, tab, line feed and carriage return, each at its low half.
+const SPACES: [i8; 16] = [32, -1, -1, -1, -1, -1, -1, -1, -1, 9, 10, -1, -1, 13, -1, -1];
+/// The same for colon, brackets and comma, with bit 5 set.
+const STRUCTURAL: [i8; 16] = [-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, 0x3A, 0x7B, 0x2C, 0x7D, -1, -1];
+
+#[inline(always)]
+fn prefetch(bytes: &[u8], at: usize) {
+    // SAFETY: this is a hint, which no address makes fail.
+    unsafe { _mm_prefetch(bytes.as_ptr().wrapping_add(at).cast(), _MM_HINT_T0) };
+}
+
 /// A block in two registers.
 #[derive(Clone, Copy)]
 struct Pair(__m256i, __m256i);
@@ -131,13 +142,12 @@ impl Pair {
         self.map(|v| unsafe { _mm256_sub_epi8(v, _mm256_set1_epi8(amount.cast_signed())) })
     }
 
-    /// Space, tab, line feed and carriage return: for these, looking up the low half gives the byte itself.
+    /// The bytes for which looking up the low half gives the byte itself.
     #[inline(always)]
-    fn spaces(self, avx2: Avx2) -> u64 {
-        const TABLE: [i8; 16] = [32, -1, -1, -1, -1, -1, -1, -1, -1, 9, 10, -1, -1, 13, -1, -1];
+    fn listed(self, avx2: Avx2, table: &[i8; 16]) -> u64 {
         // SAFETY: the token proves AVX2; the table has 16 readable bytes.
         let same = |v| unsafe {
-            let table = _mm256_broadcastsi128_si256(_mm_loadu_si128(TABLE.as_ptr().cast()));
+            let table = _mm256_broadcastsi128_si256(_mm_loadu_si128(table.as_ptr().cast()));
             _mm256_cmpeq_epi8(_mm256_shuffle_epi8(table, v), v)
         };
         self.map(same).bits(avx2)
@@ -154,7 +164,7 @@ impl Vector for Avx2 {
             backslash: bytes.equal(self, b'\\'),
             control: bytes.at_most(self, 0x1F),
             non_ascii: bytes.bits(self),
-            space: bytes.spaces(self),
+            space: bytes.listed(self, &SPACES),
             open: lower.equal(self, b'{'),
             close: lower.equal(self, b'}'),
             // SAFETY: the token proves AVX2. Bit 5 of each byte becomes bit 7 of the same byte.
@@ -177,10 +187,11 @@ impl Vector for Avx2 {
         Outline {
             quote: bytes.equal(self, b'"'),
             backslash: bytes.equal(self, b'\\'),
-            space: bytes.spaces(self),
+            space: bytes.listed(self, &SPACES),
             open: lower.equal(self, b'{'),
             close: lower.equal(self, b'}'),
             comma: bytes.equal(self, b','),
+            structural: lower.listed(self, &STRUCTURAL),
         }
     }
 
@@ -204,6 +215,11 @@ impl Vector for Avx2 {
     fn ranks(self, numbers: &[u64], ranks: &mut [u8]) {
         count_smaller(numbers, ranks);
     }
+
+    #[inline(always)]
+    fn prefetch(self, bytes: &[u8], at: usize) {
+        prefetch(bytes, at);
+    }
 }
 
 impl Vector for Avx512 {
@@ -216,7 +232,7 @@ impl Vector for Avx512 {
             backslash: bytes.equal(b'\\'),
             control: bytes.below(0x20),
             non_ascii: bytes.test(0x80),
-            space: bytes.spaces(),
+            space: bytes.listed(&SPACES),
             open: lower.equal(b'{'),
             close: lower.equal(b'}'),
             brace: bytes.test(0x20),
@@ -238,10 +254,11 @@ impl Vector for Avx512 {
         Outline {
             quote: bytes.equal(b'"'),
             backslash: bytes.equal(b'\\'),
-            space: bytes.spaces(),
+            space: bytes.listed(&SPACES),
             open: lower.equal(b'{'),
             close: lower.equal(b'}'),
             comma: bytes.equal(b','),
+            structural: lower.listed(&STRUCTURAL),
         }
     }
 
@@ -267,6 +284,11 @@ impl Vector for Avx512 {
     #[inline(always)]
     fn ranks(self, numbers: &[u64], ranks: &mut [u8]) {
         count_smaller(numbers, ranks);
+    }
+
+    #[inline(always)]
+    fn prefetch(self, bytes: &[u8], at: usize) {
+        prefetch(bytes, at);
     }
 }
 
@@ -311,13 +333,12 @@ impl Wide {
         Wide(unsafe { _mm512_sub_epi8(self.0, _mm512_set1_epi8(amount.cast_signed())) })
     }
 
-    /// As [`Pair::spaces`].
+    /// As [`Pair::listed`].
     #[inline(always)]
-    fn spaces(self) -> u64 {
-        const TABLE: [i8; 16] = [32, -1, -1, -1, -1, -1, -1, -1, -1, 9, 10, -1, -1, 13, -1, -1];
+    fn listed(self, table: &[i8; 16]) -> u64 {
         // SAFETY: as in `equal`; the table has 16 readable bytes.
         unsafe {
-            let table = _mm512_broadcast_i32x4(_mm_loadu_si128(TABLE.as_ptr().cast()));
+            let table = _mm512_broadcast_i32x4(_mm_loadu_si128(table.as_ptr().cast()));
             _mm512_cmpeq_epi8_mask(_mm512_shuffle_epi8(table, self.0), self.0)
         }
     }
