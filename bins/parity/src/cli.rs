@@ -69,8 +69,8 @@ pub(crate) struct RunArgs {
 /// What is looked into after a measurement.
 #[derive(Debug, Args)]
 pub(crate) struct ProfileArgs {
-    /// When both arms of a row are profiled after its measurement, with `perf`; a profile decides nothing. A job of a scheduler
-    /// profiles on a fail
+    /// When both arms of a row are profiled after its measurement, with `perf`; a profile decides nothing. Jobs go on with what
+    /// `run` said
     #[arg(long, value_enum, default_value_t, value_name = "WHEN")]
     pub(crate) profile: When,
 }

@@ -273,7 +273,15 @@ fn another_metric_is_labelled_wherever_it_appears() {
 #[test]
 fn an_unstable_revision_is_located() {
     let scene = Scene::candidate("always unstable decode_worker_idx");
-    check(&scene, &[7], &["**UNSTABLE**", "candidate with itself", "decode_worker_idx"]);
+    let says = [
+        "**UNSTABLE**",
+        "candidate with itself",
+        "First divergence in virtual time: at ",
+        "decode_worker_idx",
+        "What stayed equal: ",
+        "arrival_time_ms",
+    ];
+    check(&scene, &[7], &says);
 }
 
 #[test]

@@ -5,7 +5,7 @@
 //! member is given the time of the event it belongs to; the earliest one wins, and of several at one time the one that is
 //! earlier in a request's life.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 
 use canonical_json::{Event, ReadError, Reader, escape_token};
@@ -38,6 +38,38 @@ pub struct Divergence {
     pub differing_requests: u64,
     /// Pressure records that are not written alike, or exist on one side only.
     pub differing_pressure_records: u64,
+    /// What the reports have in common all the same.
+    #[serde(default)]
+    pub equal: StayedEqual,
+}
+
+/// What two reports that differ have in common.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct StayedEqual {
+    /// Request records that are written alike.
+    pub requests: u64,
+    /// Pressure records that are written alike.
+    pub pressure_records: u64,
+    /// Members that are written alike in every request, those of requests that differ included.
+    pub request_members: Vec<String>,
+    /// The same of pressure records.
+    pub pressure_members: Vec<String>,
+}
+
+impl fmt::Display for StayedEqual {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} requests, {} pressure records", self.requests, self.pressure_records)?;
+        for (members, records) in
+            [(&self.request_members, "request"), (&self.pressure_members, "pressure record")]
+        {
+            if !members.is_empty() {
+                write!(f, "; {} of every {records}", members.join(", "))?;
+            }
+        }
+        Ok(())
+    }
 }
 
 impl fmt::Display for Divergence {
@@ -72,6 +104,12 @@ pub fn first_divergence(left: &[u8], right: &[u8]) -> Result<Option<Divergence>,
     let requests = compare(left, right, &REQUESTS)?;
     let pressure = compare(left, right, &PRESSURE)?;
     let (differing_requests, differing_pressure_records) = (requests.differing, pressure.differing);
+    let equal = StayedEqual {
+        requests: requests.equal,
+        pressure_records: pressure.equal,
+        request_members: requests.equal_members(),
+        pressure_members: pressure.equal_members(),
+    };
     let first = [requests.first, pressure.first].into_iter().flatten().min_by(Candidate::order);
     Ok(first.map(|candidate| Divergence {
         at_ms: candidate.at_ms,
@@ -82,6 +120,7 @@ pub fn first_divergence(left: &[u8], right: &[u8]) -> Result<Option<Divergence>,
         right: candidate.right,
         differing_requests,
         differing_pressure_records,
+        equal,
     }))
 }
 
@@ -161,6 +200,9 @@ impl Pair<'_, '_> {
 struct Compared {
     first: Option<Candidate>,
     differing: u64,
+    equal: u64,
+    /// Of records that differ: every member by its name, and whether it is written alike in all of them.
+    members: BTreeMap<String, bool>,
 }
 
 fn compare(left: &[u8], right: &[u8], kind: &Kind) -> Result<Compared, ReadError> {
@@ -224,9 +266,11 @@ impl Compared {
         right: Option<Record<'_>>,
     ) -> Result<(), ReadError> {
         if left.map(|record| record.raw) == right.map(|record| record.raw) {
+            self.equal += 1;
             return Ok(());
         }
         self.differing += 1;
+        self.note_members(left, right)?;
         if self.is_too_late(left) && self.is_too_late(right) {
             return Ok(());
         }
@@ -236,11 +280,40 @@ impl Compared {
         Ok(())
     }
 
+    fn note_members(&mut self, left: Option<Record<'_>>, right: Option<Record<'_>>) -> Result<(), ReadError> {
+        let (left, right) = (members(left)?, members(right)?);
+        let names: BTreeSet<&String> = left.keys().chain(right.keys()).collect();
+        for name in names {
+            let alike = left.get(name) == right.get(name);
+            self.members.entry(name.clone()).and_modify(|all| *all &= alike).or_insert(alike);
+        }
+        Ok(())
+    }
+
+    fn equal_members(&self) -> Vec<String> {
+        self.members.iter().filter(|(_, alike)| **alike).map(|(name, _)| name.clone()).collect()
+    }
+
     /// Nothing in a record happens before the record begins, so it cannot be earlier than what was found.
     fn is_too_late(&self, record: Option<Record<'_>>) -> bool {
         let begins = record.map_or(Some(f64::INFINITY), |record| record.begins);
         self.first.as_ref().zip(begins).is_some_and(|(first, begins)| begins > first.at_ms)
     }
+}
+
+/// The members of a record as they are written; none of a record that is absent.
+fn members(record: Option<Record<'_>>) -> Result<BTreeMap<String, &[u8]>, ReadError> {
+    let mut found = BTreeMap::new();
+    let Some(record) = record else { return Ok(found) };
+    let mut reader = Reader::new(record.raw);
+    if reader.next_event()? != Event::ObjectStart {
+        return Ok(found);
+    }
+    while let Event::Key(key) = reader.next_event()? {
+        let name = key.decode().into_owned();
+        found.insert(name, reader.skip_value()?.unwrap_or_default());
+    }
+    Ok(found)
 }
 
 fn earliest(kind: &Kind, at: usize, pair: &Pair<'_, '_>) -> Option<Candidate> {
@@ -457,6 +530,33 @@ mod tests {
         assert_eq!((found.differing_requests, found.differing_pressure_records), (2, 1));
         assert_eq!(found.request_uuid, "00000000-0000-0000-0000-00000000000d");
         assert_eq!((found.left.as_deref(), found.right.as_deref()), (Some("0"), Some("1")));
+    }
+
+    #[test]
+    fn what_stayed_equal_is_told() {
+        let edits = [
+            ("/per_request/30/terminal_time_ms", "1.0e5"),
+            ("/per_request/12/routing_history/1/logical_worker_id", "1"),
+            ("/coverage/pressure/records/0/worker_id", "0"),
+        ];
+        let equal = divergence(&edits).expect("a difference").equal;
+        let count = |list: &str| {
+            let report: serde_json::Value = serde_json::from_slice(&report(VD)).expect("JSON");
+            report.pointer(list).and_then(serde_json::Value::as_array).expect("a list").len() as u64
+        };
+        assert_eq!(equal.requests, count("/per_request") - 2);
+        assert_eq!(equal.pressure_records, count("/coverage/pressure/records") - 1);
+        let has = |members: &[String], name: &str| members.iter().any(|member| member == name);
+        for (name, expected) in [
+            ("arrival_time_ms", true),
+            ("admission_history", true),
+            ("terminal_time_ms", false),
+            ("routing_history", false),
+        ] {
+            assert_eq!(has(&equal.request_members, name), expected, "{name}: {equal}");
+        }
+        assert!(has(&equal.pressure_members, "request_uuid") && !has(&equal.pressure_members, "worker_id"));
+        assert!(equal.to_string().contains("arrival_time_ms"), "{equal}");
     }
 
     #[test]

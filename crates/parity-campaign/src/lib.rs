@@ -47,7 +47,7 @@ pub use campaign::{qualify_row, resume_campaign, run_campaign, submit_campaign};
 pub use compare::{EvidenceComparison, EvidenceDifference, compare_evidence};
 pub use context::{Options, Progress, Silent, StageTime};
 pub use definition::{CampaignFile, Definition, DefinitionError};
-pub use divergence::{Divergence, first_divergence};
+pub use divergence::{Divergence, StayedEqual, first_divergence};
 pub use error::{CampaignError, Cause};
 pub use exception::{EXCEPTION_SCHEMA, ExceptionError, ExceptionRecord, RegressionTest, TestFile, draft};
 pub use executor::Executor;

@@ -381,6 +381,7 @@ fn difference_details(difference: &DifferenceRecord, out: &mut String) -> fmt::R
     }
     if let Some(divergence) = &difference.first_divergence {
         writeln!(out, "\nFirst divergence in virtual time: {divergence}")?;
+        writeln!(out, "\nWhat stayed equal: {}", divergence.equal)?;
     }
     writeln!(out, "\nFull reports kept: {}\n", difference.kept.join(", "))
 }
