@@ -141,6 +141,109 @@ fn a_judgement_survives_a_round_trip_and_an_unknown_key_is_refused() {
     assert_eq!(serde_json::from_str::<Gate>("{}").unwrap(), Gate::default());
 }
 
+fn reasons(judged: &Judgement) -> &[Reason] {
+    match &judged.verdict {
+        Verdict::Inconclusive { reasons } => reasons,
+        Verdict::Pass | Verdict::Fail => &[],
+    }
+}
+
+/// The limit itself is allowed: what is not above it does not fail.
+#[test]
+fn a_lower_bound_at_the_limit_does_not_fail_beside_an_upper_bound_above_it() {
+    let mut stream = crate::random::Stream::new("two values", 1);
+    let mut ratios = [vec![1.05; 30], vec![1.06; 30]].concat();
+    stream.shuffle(&mut ratios);
+    let judged = gate(60).judge(&sample(&ratios)).unwrap();
+    let (lower_ratio, upper_ratio) = (Some(1.05), Some(1.06));
+    assert!(
+        reasons(&judged).contains(&Reason::BoundsStraddleLimit { lower_ratio, upper_ratio }),
+        "{judged:?}"
+    );
+}
+
+/// The largest that is allowed is allowed.
+#[test]
+fn limits_of_a_definition_are_part_of_what_is_allowed() {
+    let readers = ReaderDefinition { bootstrap_resamples: MAX_RESAMPLES, ..Default::default() };
+    for gate in [gate(MAX_PAIRS), Gate { readers, ..gate(60) }] {
+        assert!(gate.prepare().is_ok(), "{gate:?}");
+    }
+    // Twenty pairs bound the 95th percentile from below and not from above, and the fifth the other way round.
+    for quantile in [0.95, 0.05] {
+        let one_sided = Gate { quantile: Probability::new(quantile).unwrap(), ..gate(20) };
+        assert!(matches!(one_sided.prepare().err(), Some(GateError::TooFewPairs { .. })), "{quantile}");
+    }
+}
+
+/// Bounds that allow for dependence decide only when a breach asks for them, and only one that they answer.
+#[test]
+fn dependence_aware_bounds_are_for_breaches_about_time() {
+    let declared = Gate { on_breach: OnBreach::DependenceAware, ..gate(60) };
+    let quiet = declared.judge(&sample(&scattered(60, 1.0, 0.02))).unwrap();
+    assert_eq!((quiet.diagnostics.breaches().count(), quiet.method), (0, Method::OrderStatistics));
+    let schedule = Schedule::generate(1, 60, 0);
+    let mut biased = scattered(60, 0.9, 0.02);
+    for (ratio, first) in biased.iter_mut().zip(&schedule.first) {
+        *ratio += if *first == Arm::Baseline { 0.02 } else { -0.02 };
+    }
+    let biased = declared.judge(&sample(&biased)).unwrap();
+    let is_of_order = |reason: &Reason| {
+        matches!(reason, Reason::DiagnosticBreached { test: TestName::ArmOrder, p_value, threshold }
+            if p_value < threshold)
+    };
+    assert!(reasons(&biased).iter().any(is_of_order), "{:?}", biased.verdict);
+    assert_eq!((biased.method, word(&biased.verdict)), (Method::OrderStatistics, "inconclusive"));
+    let mut drifting = scattered(60, 0.9, 0.02);
+    drifting.iter_mut().enumerate().for_each(|(index, ratio)| *ratio += index as f64 * 0.001);
+    assert_eq!(gate(60).judge(&sample(&drifting)).unwrap().method, Method::OrderStatistics);
+    assert!(
+        reasons(&declared.judge(&sample(&drifting)).unwrap())
+            .iter()
+            .all(|reason| { !matches!(reason, Reason::DiagnosticBreached { .. }) })
+    );
+}
+
+/// Where the exact bounds lie on one side of the limit and the wider ones do not, the wider one on that side is named.
+#[test]
+fn what_is_not_corroborated_names_the_bound_on_its_side() {
+    let quiet = |count: u32| {
+        let judged = gate(count).judge(&sample(&scattered(count, 1.0, 0.02))).unwrap();
+        let (exact, wide) = (judged.order_statistics, judged.dependence_aware);
+        let is_wider = wide.lower?.ratio < exact.lower?.ratio && wide.upper?.ratio > exact.upper?.ratio;
+        (is_wider && judged.diagnostics.breaches().count() == 0).then_some((count, judged))
+    };
+    let (count, judged) = (30..120).find_map(quiet).expect("pairs that look a little dependent");
+    let (exact, wide) = (judged.order_statistics, judged.dependence_aware);
+    for (limit_ratio, bound) in
+        [(exact.upper.unwrap().ratio, wide.upper), (wide.lower.unwrap().ratio, wide.lower)]
+    {
+        let strict = Gate { limit_ratio, ..gate(count) };
+        let judged = strict.judge(&sample(&scattered(count, 1.0, 0.02))).unwrap();
+        let expected = Reason::NotCorroborated {
+            bound_ratio: bound.map(|bound| bound.ratio),
+            rank_distance_factor: judged.dependence.rank_distance_factor,
+        };
+        assert_eq!(reasons(&judged), [expected], "{limit_ratio}");
+        let alone = Gate { corroborate: false, ..strict };
+        assert!(reasons(&alone.judge(&sample(&scattered(count, 1.0, 0.02))).unwrap()).is_empty());
+    }
+}
+
+/// Hyndman and Fan's seventh definition, by hand.
+#[test]
+fn a_sample_quantile_lies_between_its_neighbours() {
+    for (sorted, quantile, expected) in [
+        (&[5.0][..], 0.5, 5.0),
+        (&[1.0, 2.0, 3.0, 4.0], 0.5, 2.5),
+        (&[1.0, 2.0, 3.0, 4.0], 0.25, 1.75),
+        (&[1.0, 2.0, 4.0], 0.9, 3.6),
+        (&[1.0, 2.0, 4.0], 0.5, 2.0),
+    ] {
+        assert!((sample_quantile(sorted, quantile) - expected).abs() < 1e-12, "{sorted:?} {quantile}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 

@@ -37,6 +37,10 @@ fn a_complete_record_is_read() {
     let exception = read(GOOD).expect("a record");
     assert_eq!(exception.record.regression_test.time_limit_s, 1_800);
     assert!(exception.applies_to("vllm-aggregated") && !exception.applies_to("sglang-aggregated"));
+    let of_all = read(&GOOD.replace("rows = [\"vllm-aggregated\"]", "rows = []")).expect("a record");
+    assert!(of_all.applies_to("vllm-aggregated") && of_all.applies_to("sglang-aggregated"));
+    let file = "file = [{ path = \"tests/ties.rs\", text = \"\" }]\ncommand = ";
+    assert!(read(&GOOD.replace("command = ", file)).is_ok(), "a file below the top of the checkout");
 }
 
 #[test]
@@ -44,6 +48,21 @@ fn one_fault_in_a_record_one_message() {
     for (from, to, says) in [
         ("kvrp.exception.v1", "kvrp.exception.v9", "expected \"kvrp.exception.v1\""),
         ("name = \"tie-break\"", "name = \"../x\"", "name: expected letters"),
+        ("name = \"tie-break\"", "name = \".x\"", "name: expected letters"),
+        ("name = \"tie-break\"", "name = \"\"", "name: expected letters"),
+        ("command = [", "time_limit_s = 0\ncommand = [", "regression_test.time_limit_s: must be above 0"),
+        (
+            "command = [",
+            "prepare = [\"TO BE WRITTEN\"]\ncommand = [",
+            "regression_test: is still to be written",
+        ),
+        ("\"ties\"]", "\"TO BE WRITTEN\"]", "regression_test: is still to be written"),
+        ("running 1 test", "test TO BE WRITTEN ...", "regression_test: is still to be written"),
+        (
+            "command = ",
+            "file = [{ path = \"\", text = \"\" }]\ncommand = ",
+            "file[0].path: expected a path below",
+        ),
         ("pointers = [\"/per_request/*/decode_worker_idx\"]", "pointers = []", "must name what differs"),
         ("\"/per_request/*/decode_worker_idx\"", "\"\"", "at least two steps"),
         ("\"/per_request/*/decode_worker_idx\"", "\"per_request\"", "pointers[0]"),
@@ -83,6 +102,42 @@ fn a_record_that_was_changed_is_refused() {
     std::fs::write(file.path(), GOOD).expect("a file");
     let error = Exception::read(file.path(), Sha256::of(b"another")).expect_err("changed");
     assert!(matches!(error, ExceptionError::Changed { .. }), "{error}");
+}
+
+/// Only rows that differ between two stable revisions are drafted, each shape once.
+#[test]
+fn a_draft_names_each_shape_with_the_rows_that_have_it() {
+    let text = include_str!("../../../../testdata/bundles/demo-report.json");
+    let mut report: Report = serde_json::from_str(text).expect("a report");
+    let difference = |shapes: &[&str], truncated: bool| {
+        let group = |shape: &&str| {
+            let group = serde_json::json!({ "shape": shape, "count": 2, "examples": [] });
+            serde_json::from_value(group).expect("a group")
+        };
+        let (total, groups) = (4, shapes.iter().map(group).collect());
+        let (between, kept) = ("baseline with candidate".into(), Vec::new());
+        Some(DifferenceRecord { between, total, groups, truncated, first_divergence: None, kept })
+    };
+    assert!(report.rows.len() >= 4, "a row for each case");
+    report.rows[0].equal = false;
+    report.rows[0].difference = difference(&["/a/x", "/a/y"], false);
+    report.rows[1].equal = false;
+    report.rows[1].difference = difference(&["/a/y"], false);
+    report.rows[2].equal = false;
+    report.rows[2].stable.baseline = false;
+    report.rows[2].difference = difference(&["/unstable/baseline"], false);
+    report.rows[3].difference = difference(&["/equal/x"], false);
+    let names: Vec<String> = report.rows.iter().map(|row| row.row.clone()).collect();
+    let text = draft(&report).expect("a draft");
+    let shape = |line: &str| text.lines().filter(|found| found.trim() == line).count();
+    assert_eq!(shape(&format!("\"/a/x\", # {}: 2", names[0])), 1, "{text}");
+    assert_eq!(shape(&format!("\"/a/y\", # {}: 2, {}: 2", names[0], names[1])), 1, "{text}");
+    let cut = "# There are more shapes than the report lists.";
+    assert!(!text.contains("/unstable") && !text.contains("/equal") && shape(cut) == 0, "{text}");
+    report.rows[1].difference = difference(&["/a/y"], true);
+    report.rows[2].stable = crate::record::Both { baseline: true, candidate: false };
+    let text = draft(&report).expect("a draft");
+    assert!(!text.contains("/unstable") && text.contains(cut), "{text}");
 }
 
 #[test]

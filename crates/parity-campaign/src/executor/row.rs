@@ -276,3 +276,65 @@ pub(crate) fn seen_of(attempts: &[Attempt]) -> Vec<Record> {
     }
     seen
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::profile::ProfileWhen;
+
+    /// An order as it stands in the shared folder.
+    fn order(profile: &str) -> Order {
+        let sha256 = Sha256::of(b"harness");
+        let artifact = json!({
+            "sha256": sha256, "bytes": 7, "text_bytes": 3, "features": [], "wall_ms": 1, "details": {},
+        });
+        let slice = json!({
+            "schema": mooncake_trace::SLICE_MANIFEST_SCHEMA,
+            "schema_version": mooncake_trace::SLICE_MANIFEST_VERSION,
+            "written_by": "a test",
+            "source": { "sha256": sha256, "bytes": 1, "rows": 1, "known": null },
+            "window": { "offset": 0, "count": 1 },
+            "slice": {
+                "sha256": sha256, "bytes": 1, "rows": 1, "first_timestamp_ms": 0, "last_timestamp_ms": 0,
+                "input_tokens": 1, "output_tokens": 1, "hash_ids": 1, "rows_without_output": 0, "crlf_rows": 0,
+                "ends_with_newline": true, "other_fields": {}, "known": null,
+            },
+            "rules": {
+                "block_size": 512, "hash_count": "exact", "unknown_fields": "reject", "max_line_bytes": 1024,
+            },
+        });
+        let order = json!({
+            "schema": "kvrp.row-order.v1",
+            "campaign_id": "0123456789ab",
+            "campaign_sha256": sha256,
+            "rows": ["vllm-aggregated"],
+            "parity_sha256": sha256,
+            "profile": profile,
+            "build": {
+                "artifacts": { "baseline": artifact, "candidate": artifact },
+                "growth": { "size_ratio": 0.0, "text_ratio": 0.0 },
+                "equal_artifacts": false,
+                "differences": [],
+            },
+            "slice": slice,
+        });
+        serde_json::from_value(order).expect("an order")
+    }
+
+    #[test]
+    fn a_job_profiles_when_the_campaign_was_told_to() {
+        let campaigns = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/campaigns");
+        let file = CampaignFile::read(&campaigns.join("dynamo-1.5.0-1.5.1.toml")).expect("a campaign");
+        let allocation = Allocation { job_id: 1, restart: 0, node: "n1".to_owned() };
+        for (word, expected) in
+            [("on-fail", ProfileWhen::OnFail), ("always", ProfileWhen::Always), ("never", ProfileWhen::Never)]
+        {
+            let order = order(word);
+            let (jobs, row, earlier) = (Path::new("jobs"), "vllm-aggregated", &[]);
+            let job = Job { jobs, order: &order, file: &file, row, earlier, allocation: &allocation };
+            assert_eq!(job.options().profile, expected);
+        }
+    }
+}

@@ -185,6 +185,118 @@ fn test(context: &mut Context<'_>, exception: &Exception, side: Side) -> Result<
 #[cfg(test)]
 mod tests {
     use super::*;
+    use canonical_json::Sha256;
+
+    fn record(name: &str, row: &str, pointers: &[&str]) -> Exception {
+        let text = format!(
+            "schema = \"kvrp.exception.v1\"\nname = {name:?}\nrows = [{row:?}]\npointers = {pointers:?}\n\
+             baseline_behavior = \"a\"\nwhy_incorrect = \"a\"\ncandidate_behavior = \"a\"\n\
+             source_of_truth = \"a\"\nwhy_not_entropy = \"a\"\ndownstream_impact = \"a\"\ndisposition = \"a\"\n\
+             reviewer = \"a\"\ndate = \"2026-01-31\"\n[regression_test]\nproof = \"a\"\ncommand = [\"a\"]\n"
+        );
+        let record = crate::definition::from_toml(&text).expect("a record");
+        Exception { record, bytes: Vec::new(), sha256: Sha256::of(b"") }
+    }
+
+    fn test_run(record: &str, side: Side, end: TestEnd) -> TestRun {
+        TestRun { record: record.to_owned(), side, end }
+    }
+
+    fn runs(baseline: TestEnd, candidate: TestEnd) -> Both<TestRun> {
+        Both {
+            baseline: test_run("a", Side::Baseline, baseline),
+            candidate: test_run("a", Side::Candidate, candidate),
+        }
+    }
+
+    fn not_run() -> TestEnd {
+        TestEnd::NotRun { why: "it was not built".to_owned() }
+    }
+
+    #[test]
+    fn a_record_covers_what_it_names_and_nothing_else() {
+        let reports: [&[u8]; 2] =
+            [br#"{"a":{"x":1,"y":2},"b":[1,2],"same":0}"#, br#"{"a":{"x":9,"y":8},"b":[1,3],"same":0}"#];
+        let check = |records: &[Exception], expected: &[(&str, u64, &[&str])], uncovered: u64| {
+            let found = cover(records, "row", reports, &Rules::default()).expect("two reports");
+            let used: Vec<_> = found
+                .records
+                .iter()
+                .map(|used| {
+                    let broad: Vec<&str> = used.over_broad.iter().map(String::as_str).collect();
+                    (used.name.as_str(), used.covers, broad)
+                })
+                .collect();
+            let expected: Vec<_> =
+                expected.iter().map(|(name, covers, broad)| (*name, *covers, broad.to_vec())).collect();
+            assert_eq!((used, found.uncovered_total), (expected, uncovered));
+            assert_eq!(found.uncovered.iter().map(|group| group.count).sum::<u64>(), uncovered);
+        };
+        check(&[], &[], 3);
+        check(&[record("x", "row", &["/a/x"])], &[("x", 1, &[])], 2);
+        check(&[record("elsewhere", "other", &["/a/x"])], &[], 3);
+        check(&[record("place", "row", &["/b/1"])], &[("place", 1, &[])], 2);
+        check(&[record("broad", "row", &["/a/*"])], &[("broad", 2, &["/a/*"])], 1);
+        // What covers nothing is stale, not too broad.
+        check(&[record("stale", "row", &["/same/*"])], &[("stale", 0, &[])], 3);
+        let both = [record("x", "row", &["/a/x", "/a/y"]), record("b", "row", &["/b/*"])];
+        check(&both, &[("x", 2, &[]), ("b", 1, &[])], 0);
+    }
+
+    #[test]
+    fn only_a_test_that_fails_before_and_passes_after_proves() {
+        for (baseline, candidate, expected) in [
+            (TestEnd::Failed, TestEnd::Passed, true),
+            (TestEnd::Passed, TestEnd::Passed, false),
+            (TestEnd::Failed, TestEnd::Failed, false),
+            (not_run(), TestEnd::Passed, false),
+            (TestEnd::Failed, not_run(), false),
+        ] {
+            assert_eq!(proves(&runs(baseline, candidate)), expected);
+        }
+    }
+
+    #[test]
+    fn a_row_is_excepted_when_all_of_it_is_covered_and_proved() {
+        let used =
+            |name: &str, covers: u64| ExceptionUse { name: name.to_owned(), covers, over_broad: Vec::new() };
+        let proved = || runs(TestEnd::Failed, TestEnd::Passed);
+        let check =
+            |records: Vec<ExceptionUse>, uncovered_total: u64, names: &[&str], expected: Option<&[&str]>| {
+                let classification = Classification { records, uncovered_total, uncovered: Vec::new() };
+                let mut proofs: Proofs = names.iter().map(|name| ((*name).to_owned(), proved())).collect();
+                proofs.insert("unproved".to_owned(), runs(TestEnd::Passed, TestEnd::Passed));
+                let expected = expected.map_or(RowOutcome::Differs, |names| RowOutcome::Excepted {
+                    records: names.iter().map(|name| (*name).to_owned()).collect(),
+                });
+                assert_eq!(outcome(&classification, &proofs), expected);
+            };
+        check(vec![used("a", 3)], 0, &["a"], Some(&["a"]));
+        check(vec![used("a", 3), used("b", 1)], 0, &["a", "b"], Some(&["a", "b"]));
+        // One that covers nothing needs no proof and explains nothing.
+        check(vec![used("a", 3), used("unproved", 0)], 0, &["a"], Some(&["a"]));
+        check(vec![used("a", 0)], 0, &["a"], None);
+        check(vec![used("a", 3)], 1, &["a"], None);
+        check(vec![used("a", 3)], 0, &[], None);
+        check(vec![used("a", 3), used("unproved", 1)], 0, &["a"], None);
+        check(Vec::new(), 0, &["a"], None);
+    }
+
+    #[test]
+    fn runs_of_both_checkouts_belong_together() {
+        let all = vec![
+            test_run("a", Side::Candidate, TestEnd::Failed),
+            test_run("a", Side::Baseline, TestEnd::Failed),
+            test_run("alone", Side::Baseline, TestEnd::Failed),
+            test_run("a", Side::Candidate, TestEnd::Passed),
+        ];
+        let found = pair_up(all);
+        assert_eq!(found.keys().collect::<Vec<_>>(), ["a"]);
+        assert!(
+            found["a"].baseline.side == Side::Baseline && proves(&found["a"]),
+            "the last run of each counts"
+        );
+    }
 
     #[test]
     fn a_pointer_is_within_a_shape_only_if_it_names_no_more() {

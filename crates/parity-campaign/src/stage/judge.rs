@@ -416,3 +416,77 @@ impl RowRecord {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use canonical_json::Sha256;
+
+    fn digests(texts: &[&str]) -> Vec<CanonicalDigest> {
+        let digest = |text: &&str| CanonicalDigest {
+            sha256: Sha256::of(text.as_bytes()),
+            bytes: 1,
+            excluded_present: Vec::new(),
+        };
+        texts.iter().map(digest).collect()
+    }
+
+    #[test]
+    fn digests_say_what_is_stable_and_what_is_equal() {
+        use Side::{Baseline, Candidate};
+        let unstable = |sides: &[Side]| RowOutcome::Unstable { sides: sides.to_vec() };
+        for (baseline, candidate, expected) in [
+            (["a", "a"], ["a", "a"], RowOutcome::Match),
+            (["a", "a"], ["b", "b"], RowOutcome::Differs),
+            (["a", "b"], ["a", "a"], unstable(&[Baseline])),
+            (["a", "a"], ["a", "b"], unstable(&[Candidate])),
+            (["a", "b"], ["a", "b"], unstable(&[Baseline, Candidate])),
+        ] {
+            let all = Both { baseline: digests(&baseline), candidate: digests(&candidate) };
+            let (stable, equal) = agreement(&all);
+            assert_eq!(equal, expected == RowOutcome::Match, "{baseline:?} {candidate:?}");
+            assert_eq!(outcome_of_digests(&stable, equal), expected, "{baseline:?} {candidate:?}");
+        }
+    }
+
+    #[test]
+    fn the_gravest_finding_is_the_outcome() {
+        let text = |text: &str| vec![text.to_owned()];
+        let unstable = RowOutcome::Unstable { sides: vec![Side::Baseline] };
+        let unqualified = RowOutcome::Unqualified { items: text("failed") };
+        let stop = RowOutcome::StopForReview { reason: "review".to_owned() };
+        let target = RowOutcome::TargetFailed { fault: "malformed".to_owned() };
+        let findings = |failed: bool, reviews: bool, malformed: bool| Findings {
+            failed: if failed { text("failed") } else { Vec::new() },
+            reviews: if reviews { text("review") } else { Vec::new() },
+            malformed: if malformed { text("malformed") } else { Vec::new() },
+        };
+        for (found, so_far, expected) in [
+            (findings(false, false, false), RowOutcome::Match, None),
+            (findings(false, false, false), RowOutcome::Differs, None),
+            (findings(true, false, false), RowOutcome::Match, Some(unqualified.clone())),
+            (findings(true, false, false), RowOutcome::Differs, Some(unqualified)),
+            (findings(true, false, false), unstable.clone(), None),
+            (findings(true, true, false), unstable, Some(stop)),
+            (findings(true, true, true), RowOutcome::Match, Some(target)),
+        ] {
+            assert_eq!(found.outcome(&so_far), expected, "{so_far:?}");
+        }
+    }
+
+    /// The line feed at the end of a report is not part of it, and what is left out is named.
+    #[test]
+    fn a_report_is_one_line_without_its_end() {
+        let rules = rules(&Canonical::default()).expect("rules");
+        let digest = |text: &str| canonical_digest(&mut text.as_bytes().to_vec(), &rules).expect("a report");
+        let report = r#"{"summary":{"wall_time_ms":1.5,"x":1},"per_request":[{"uuid":"b"},{"uuid":"a"}]}"#;
+        let found = digest(&format!("{report}\n"));
+        assert_eq!(found, digest(report));
+        assert_eq!(found.excluded_present, ["/summary/wall_time_ms"]);
+        let same = report
+            .replace("1.5", "2.5")
+            .replace(r#"{"uuid":"b"},{"uuid":"a"}"#, r#"{"uuid":"a"},{"uuid":"b"}"#);
+        assert_eq!(found.sha256, digest(&same).sha256, "no order, and no wall time");
+        assert_ne!(found.sha256, digest(&report.replace("\"x\":1", "\"x\":2")).sha256);
+    }
+}
