@@ -69,9 +69,10 @@ pub fn canonicalize(input: &[u8], rules: &Rules, mut out: impl Write) -> Result<
 
 /// The digest of the canonical form of a document.
 ///
-/// Input that already is canonical is only looked at, once. Any other takes an index of at most about six tenths of its
-/// size, and usually much less; the canonical form never is in memory. (Unordered arrays take more, see
-/// [`crate::Unordered`].)
+/// Input that already is canonical is only looked at, once. In the lexical form and without rules the same goes for input
+/// that would be canonical but for whitespace and the order of members, as long as those objects that are not in order
+/// are short; the outermost one need not be. Any other input takes an index of at most about six tenths of its size, and
+/// usually much less; the canonical form never is in memory. (Unordered arrays take more, see [`crate::Unordered`].)
 ///
 /// # Errors
 ///

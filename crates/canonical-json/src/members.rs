@@ -461,6 +461,9 @@ const RANKED: usize = 64;
 /// Up to this many members are sorted with the first bytes of their keys beside them.
 const CACHED: usize = 1 << 15;
 
+/// Up to this many members are copied to be sorted: more would take too much memory.
+const MAX_COPIED: usize = 1 << 21;
+
 /// Sorts members by their keys; a member starts at the quote before its key.
 pub(crate) fn sort<O: Member>(
     machine: Level,
@@ -635,7 +638,8 @@ impl<'a> Keys<'a> {
     /// Sorts by the next byte alone: puts the keys that end first, then by byte, and says where each part ends.
     /// Nothing if bytes do not say the order.
     ///
-    /// Each part stays in the order of the document, so that reading its keys goes through memory in one direction.
+    /// Unless there are very many members, each part stays in the order of the document, so that reading its keys goes
+    /// through memory in one direction.
     fn partition<O: Member>(
         &self,
         members: &mut [O],
@@ -654,8 +658,6 @@ impl<'a> Keys<'a> {
         if (0..=u8::MAX).filter(occurs).any(|byte| !self.is_plain(byte)) {
             return None;
         }
-        before.clear();
-        before.extend_from_slice(members);
         let mut next = [0; 256];
         let mut sum = 0;
         for (end, next) in ends.iter_mut().zip(&mut next) {
@@ -663,6 +665,18 @@ impl<'a> Keys<'a> {
             sum += *end;
             *end = sum;
         }
+        if members.len() > MAX_COPIED {
+            for part in 0..256 {
+                while next[part] < ends[part] {
+                    let byte = byte_of(members[next[part]]);
+                    members.swap(next[part], next[byte]);
+                    next[byte] += 1;
+                }
+            }
+            return Some(ends);
+        }
+        before.clear();
+        before.extend_from_slice(members);
         for member in before.iter() {
             let place = &mut next[byte_of(*member)];
             members[*place] = *member;

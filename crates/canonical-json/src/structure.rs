@@ -409,17 +409,16 @@ impl<'r, const CANONICAL: bool, const SORTS: bool, O: Position> Structure<'r, CA
         }
         let tokens = self.tokens::<B, TIGHT>(bits, window, at, masks)?;
         lane.quarter::<0>();
-        let (scalars, scalar_ends, mut error) = self.scalars(window, at, masks, &tokens);
         lane.quarter::<1>();
+        let (scalars, scalar_ends, mut error) = self.scalars(window, at, masks, &tokens);
         error |= masks.control & tokens.in_string | masks.backslash & !tokens.in_string;
-        // Brackets and keys take the longest, and are hard to predict: what is put after them waits for them.
-        lane.quarter::<2>();
         let in_object = self.containers(window, at, &tokens)?;
+        lane.quarter::<2>();
+        lane.quarter::<3>();
         error |= self.grammar::<TIGHT>(&tokens, in_object, scalars, scalar_ends);
         if error != 0 {
             return Err(Stop);
         }
-        lane.quarter::<3>();
         if self.form == Form::Jcs {
             self.i_json(window, at, masks, scalars & (masks.digit | masks.minus))?;
         }

@@ -72,7 +72,7 @@ impl<'a> Tidy<'a> {
             structure,
             hash: BlockHash::new(),
             // A block may be written of which not all bytes count.
-            window: vec![0; sizes.window + sizes.step + 3 * LOOKAHEAD].into(),
+            window: vec![0; input.len().min(sizes.window + sizes.step) + 3 * LOOKAHEAD].into(),
             length: 0,
             hashed: 0,
             done: 0,

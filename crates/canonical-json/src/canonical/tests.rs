@@ -74,6 +74,41 @@ fn check_tidy(input: &[u8], rules: &Rules, plain: Option<&(Vec<u8>, Vec<bool>)>)
             assert!(tidy.is_none() || tidy == expected, "{level:?} {sizes:?} {shown}");
         }
     }
+    // The general way says what is wrong, and where.
+    let mut out = Vec::new();
+    let canonicalized = canonicalize(input, rules, &mut out).map(|_| Sha256::of(&out));
+    let digested = digest(input, rules).map(|digested| digested.sha256);
+    match (digested, canonicalized) {
+        (Ok(digested), Ok(canonicalized)) => assert_eq!(digested, canonicalized, "{shown}"),
+        (digested, canonicalized) => {
+            assert_eq!(format!("{:?}", digested.err()), format!("{:?}", canonicalized.err()), "{shown}")
+        }
+    }
+}
+
+/// An object or an array, longer than a small window, of many documents.
+fn long_document(parts: &[Vec<u8>], order: usize, is_object: bool) -> Vec<u8> {
+    let spaces =
+        ["", " ", "\r\n\t", "\n                                                                        "];
+    let mut members = Vec::new();
+    for (i, part) in parts.iter().enumerate() {
+        let number = i.wrapping_mul(order | 1) % 1000;
+        let space = spaces[number % 4];
+        let part = String::from_utf8(document(part)).expect("documents are text");
+        let key = if is_object {
+            format!("\"a \\\" key{space_in} {number:03}\"{space}:", space_in = " ".repeat(i))
+        } else {
+            String::new()
+        };
+        members.push(format!("{space}{key}{part}{space}"));
+    }
+    let [open, close] = if is_object { ["{", "}"] } else { ["[", "]"] };
+    format!("{open}{}{close}", members.join(",")).into_bytes()
+}
+
+fn check_long(text: &[u8]) {
+    let plain = plain_outcome(text, &Rules::default());
+    check_tidy(text, &Rules::default(), plain.as_ref());
 }
 
 proptest! {
@@ -118,6 +153,22 @@ proptest! {
             }
             check_outcome(&text, &some_rules(rules));
         }
+    }
+
+    #[test]
+    fn long_documents(
+        parts in prop::collection::vec(any::<Vec<u8>>(), 0..30),
+        order: usize,
+        is_object: bool,
+        at: prop::sample::Index,
+        byte: prop::sample::Index,
+    ) {
+        let mut text = long_document(&parts, order, is_object);
+        check_long(&text);
+        const BYTES: &[u8] = b"{}[]:,\"\\ \n\t09-.efl\x1f\xc3";
+        let at = at.index(text.len());
+        text[at] = BYTES[byte.index(BYTES.len())];
+        check_long(&text);
     }
 
     #[test]
@@ -316,5 +367,26 @@ fn very_wide_objects() {
         let jcs = Rules::new(crate::Form::Jcs);
         let fast = fast_outcome::<u32>(Level::detect(), text.as_bytes(), &jcs);
         assert!(fast == plain_outcome(text.as_bytes(), &jcs), "{}", &text[..100]);
+    }
+}
+
+/// A document with something of everything, and with each of its bytes left out, doubled or replaced.
+#[test]
+fn an_error_at_every_place() {
+    let record = |i: usize| {
+        format!(
+            "\r\n\t{{\"b \\\\{i}\": [ 1.5e+3,\t-0 , true ],  \"a\\n\" : {{ \"\u{e9} \": null, \"\": \"x  y\\\"\" }} }}"
+        )
+    };
+    let records: Vec<String> = (0..5).map(record).collect();
+    let text = format!("{{ \"z\": 0, \"r\": [{}\n], \"a\" : {} }}\n", records.join(" ,"), record(9));
+    check_long(text.as_bytes());
+    for at in 0..text.len() {
+        for with in [&b""[..], b" ", b"\"", b"}"] {
+            let changed = [&text.as_bytes()[..at], with, &text.as_bytes()[at + 1..]].concat();
+            check_long(&changed);
+            let added = [&text.as_bytes()[..at], with, &text.as_bytes()[at..]].concat();
+            check_long(&added);
+        }
     }
 }
