@@ -41,7 +41,7 @@ fn measure() -> bool {
     let scene = Scene::with(NODES, [script, &candidate], &[("poll_ms = 300", "poll_ms = 3000")]);
     let mut driver = scene.spawn(&scene.run_words());
     let submitted =
-        |scene: &Scene| scene.cluster.jobs().iter().filter(|job| job.2 == "RUNNING").count() == NODES;
+        |scene: &Scene| scene.cluster.jobs().iter().filter(|job| job.state == "RUNNING").count() == NODES;
     scene.wait_until(&mut driver, "jobs on every node", submitted);
     let polling = polling_percent(driver.id());
     let code = scene.finish(driver);

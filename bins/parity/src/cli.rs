@@ -30,6 +30,8 @@ enum Command {
     Cancel(CancelArgs),
     /// Work off one row inside its Slurm job; `parity run --executor slurm` submits such jobs
     Row(RowArgs),
+    /// Build both revisions inside a Slurm job; submitted where slurm.build is "job"
+    Build(BuildArgs),
     /// Search the capacity of one row on the baseline, freeze it, and hold it against the candidate
     Qualify(QualifyArgs),
     /// Try the whole protocol on a small harness that comes with this command
@@ -54,7 +56,7 @@ pub(crate) struct RunArgs {
     /// Where the evidence goes; must not exist
     #[arg(long, value_name = "DIR")]
     pub(crate) out: PathBuf,
-    /// What works the rows off: this process one by one, or one exclusive Slurm job each (docs/SLURM.md)
+    /// What works the rows off: this process one by one, or one exclusive Slurm job each, all tasks of one array (docs/SLURM.md)
     #[arg(long, value_enum, default_value_t, value_name = "EXECUTOR")]
     pub(crate) executor: ExecutorArg,
     /// Submit every row, and one more job that resumes the campaign when all have ended; then leave
@@ -129,15 +131,32 @@ pub(crate) struct CancelArgs {
     pub(crate) dir: PathBuf,
 }
 
-/// Work off one row.
+/// Work off one row: the one with the number of this task of the array.
 #[derive(Debug, Args)]
 pub(crate) struct RowArgs {
     /// The folder that the campaign shares with its jobs
     #[arg(value_name = "JOBS")]
     pub(crate) jobs: PathBuf,
-    /// The row
-    #[arg(value_name = "ROW")]
-    pub(crate) row: String,
+}
+
+/// Build both revisions.
+#[derive(Debug, Args)]
+pub(crate) struct BuildArgs {
+    /// The folder that the campaign shares with its jobs
+    #[arg(value_name = "JOBS")]
+    pub(crate) jobs: PathBuf,
+    /// The folder that relative paths of the campaign file start from
+    #[arg(long, value_name = "DIR")]
+    pub(crate) campaign_folder: PathBuf,
+    /// The repository, instead of the one the campaign file names
+    #[arg(long, value_name = "DIR")]
+    pub(crate) repo: Option<PathBuf>,
+    /// As for `parity run`
+    #[arg(long, value_name = "DIR")]
+    pub(crate) seed: Option<PathBuf>,
+    /// As for `parity run`
+    #[arg(long, value_name = "DIR")]
+    pub(crate) artifacts: Option<PathBuf>,
 }
 
 /// Where a campaign reads and works.
@@ -295,6 +314,7 @@ pub(crate) fn run() -> Exit {
         Command::Status(args) => jobs::look(args, cli.message_format),
         Command::Cancel(args) => jobs::cancel(args),
         Command::Row(args) => jobs::row(args, cli.message_format),
+        Command::Build(args) => jobs::build(args, cli.message_format),
         Command::Qualify(args) => qualify::run(args, cli.message_format),
         Command::Demo(args) => demo::run(args, cli.message_format),
         Command::Init(args) => run::init(args),

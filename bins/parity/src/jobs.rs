@@ -1,17 +1,28 @@
-//! Campaigns whose rows are jobs of Slurm: one row, cancelling, looking.
+//! Campaigns whose rows are jobs of Slurm: one row, the build, cancelling, looking.
 
 use std::io::Write;
 use std::time::Duration;
 
 use command_line::{Exit, Interrupt, MessageFormat, Output, describe_error};
-use parity_campaign::{CampaignStatus, cancel_campaign, run_row, status};
+use parity_campaign::{BuildInputs, CampaignStatus, JobId, cancel_campaign, run_build, run_row, status};
 
-use crate::cli::{CancelArgs, RowArgs, StatusArgs};
+use crate::cli::{BuildArgs, CancelArgs, RowArgs, StatusArgs};
 use crate::console::Failure;
 use crate::run::under_signals;
 
 pub(crate) fn row(args: &RowArgs, format: MessageFormat) -> Result<Exit, Failure> {
-    under_signals(format, |cancel, console| run_row(&args.jobs, &args.row, cancel, console))?;
+    under_signals(format, |cancel, console| run_row(&args.jobs, cancel, console))?;
+    Ok(Exit::Ok)
+}
+
+pub(crate) fn build(args: &BuildArgs, format: MessageFormat) -> Result<Exit, Failure> {
+    let inputs = BuildInputs {
+        campaign_folder: args.campaign_folder.clone(),
+        repository: args.repo.clone(),
+        seed: args.seed.clone(),
+        artifacts: args.artifacts.clone(),
+    };
+    under_signals(format, |cancel, console| run_build(&args.jobs, &inputs, cancel, console))?;
     Ok(Exit::Ok)
 }
 
@@ -76,18 +87,29 @@ fn human(out: &mut impl Write, status: &CampaignStatus) -> std::io::Result<()> {
         (None, false) => "under way".to_owned(),
     };
     writeln!(out, "{}: {end}", status.campaign)?;
+    if let Some(build) = &status.build {
+        writeln!(
+            out,
+            "  build: {}{}",
+            build.state,
+            place(build.job_id, build.node.as_ref(), build.attempts)
+        )?;
+    }
     for row in &status.rows {
-        let job = row.job_id.map(|job| format!(", job {job}")).unwrap_or_default();
-        let node = row.node.as_ref().map(|node| format!(" on {node}")).unwrap_or_default();
-        let restarts = match row.attempts {
-            0 | 1 => String::new(),
-            attempts => format!(", attempt {attempts}"),
-        };
+        let place = place(row.job_id, row.node.as_ref(), row.attempts);
         let (row, state, repetitions, samples) = (&row.row, &row.state, row.repetitions, row.samples);
-        writeln!(out, "  {row}: {state}{job}{node}{restarts}; {repetitions} repetitions, {samples} samples")?;
+        writeln!(out, "  {row}: {state}{place}; {repetitions} repetitions, {samples} samples")?;
     }
     if let Some(why) = &status.slurm {
         writeln!(out, "  Slurm could not be asked: {why}")?;
     }
     Ok(())
+}
+
+/// The last job, its node, and which attempt it is.
+fn place(job_id: Option<JobId>, node: Option<&String>, attempts: usize) -> String {
+    let job = job_id.map(|job| format!(", job {job}")).unwrap_or_default();
+    let node = node.map(|node| format!(" on {node}")).unwrap_or_default();
+    let restarts = if attempts > 1 { format!(", attempt {attempts}") } else { String::new() };
+    format!("{job}{node}{restarts}")
 }

@@ -3,7 +3,7 @@ use std::path::Path;
 use command_line::{Exit, Interrupt, MessageFormat, describe_error};
 use cpu_placement::CancelToken;
 use parity_campaign::{
-    CampaignError, CampaignFile, Cause, Executor, Options, Report, resume_campaign, run_campaign,
+    CampaignError, CampaignFile, Cause, Executor, JobId, Options, Report, resume_campaign, run_campaign,
     submit_campaign,
 };
 
@@ -40,8 +40,9 @@ fn detach(
     let text = match format {
         MessageFormat::Json => serde_json::to_string(&detached).map_err(anyhow::Error::from)? + "\n",
         MessageFormat::Human => {
-            let rows: Vec<String> = detached.rows.iter().map(u64::to_string).collect();
-            format!("rows: jobs {}; then job {} takes them over\n", rows.join(", "), detached.merge)
+            let rows: Vec<String> = detached.rows.iter().map(JobId::to_string).collect();
+            let build = detached.build.map(|job| format!("build: job {job}; ")).unwrap_or_default();
+            format!("{build}rows: jobs {}; then job {} takes them over\n", rows.join(", "), detached.merge)
         }
     };
     print_text(&text)?;

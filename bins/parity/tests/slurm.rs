@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use slurm_scene::{HARMLESS, Scene};
-use testkit::slurm::Cluster;
+use slurm_scene::{HARMLESS, ROWS, Scene};
+use testkit::slurm::{Cluster, ClusterJob};
+use testkit::{StandIn, TempRepository};
 
 mod slurm_scene;
 
@@ -19,8 +20,9 @@ fn rows_are_spread_over_nodes_and_taken_over() {
     assert!(text.contains("semantic: **PASS**"), "{text}");
     scene.check_finished();
     let jobs = scene.cluster.jobs();
-    assert_eq!(jobs.len(), 4, "{jobs:?}");
-    let nodes: BTreeSet<&str> = jobs.iter().map(|job| job.3.as_str()).collect();
+    let ids: Vec<&str> = jobs.iter().map(|job| job.id.as_str()).collect();
+    assert_eq!(ids, ["1_0", "1_1", "1_2", "1_3"], "one array: {jobs:?}");
+    let nodes: BTreeSet<&str> = jobs.iter().map(|job| job.node.as_str()).collect();
     assert_eq!(nodes, BTreeSet::from(["n1", "n2"]), "{jobs:?}");
 }
 
@@ -28,33 +30,36 @@ fn rows_are_spread_over_nodes_and_taken_over() {
 const SLOW: &str = "always stderr 1\non-timing sleep 700";
 
 /// Where a row is being measured: its name, job and node, once a sample of it is in a journal.
-fn in_measurement(scene: &Scene) -> Option<(String, u64, String)> {
-    let running = scene.cluster.jobs().into_iter().filter(|job| job.2 == "RUNNING");
-    running.into_iter().find_map(|(id, name, _, node)| {
-        let row = name.splitn(3, '-').nth(2)?.to_owned();
+fn in_measurement(scene: &Scene) -> Option<(String, String, String)> {
+    let running = scene.cluster.jobs().into_iter().filter(|job| job.state == "RUNNING");
+    running.into_iter().find_map(|job| {
+        let (array, task) = job.id.split_once('_')?;
+        let row = ROWS[task.parse::<usize>().expect("a number")].to_owned();
         let mine = |path: &PathBuf| {
-            path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&format!("{id}-")))
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            name.starts_with(&format!("{array}_{task}-"))
         };
-        scene.attempts_with(&row, "attempt_ended").iter().any(mine).then_some((row, id, node))
+        let is_measured = scene.attempts_with(&row, "attempt_ended").iter().any(mine);
+        is_measured.then(|| (row, job.id.clone(), job.node.clone()))
     })
 }
 
 /// Does something to the job of a row that is being measured; the attempt is kept as invalid, and the row starts again at its
 /// first warm-up.
-fn check_interrupted(act: impl Fn(&mut Cluster, u64, &str), condition: &str, jobs: usize) {
+fn check_interrupted(act: impl Fn(&mut Cluster, &str, &str), condition: &str, jobs: usize) {
     check_interrupted_in(Scene::new(2, SLOW), act, condition, jobs);
 }
 
 fn check_interrupted_in(
     mut scene: Scene,
-    act: impl Fn(&mut Cluster, u64, &str),
+    act: impl Fn(&mut Cluster, &str, &str),
     condition: &str,
     jobs: usize,
 ) {
     let mut driver = scene.spawn(&scene.run_words());
     scene.wait_until(&mut driver, "a measurement", |scene| in_measurement(scene).is_some());
     let (row, id, node) = in_measurement(&scene).expect("a measurement");
-    act(&mut scene.cluster, id, &node);
+    act(&mut scene.cluster, &id, &node);
     let code = scene.finish(driver);
     assert!(matches!(code, Some(0 | 3)), "{code:?}\n{}", scene.said());
     scene.check_finished();
@@ -80,28 +85,24 @@ fn check_interrupted_in(
 
 #[test]
 fn a_job_that_is_cancelled_is_replaced() {
-    check_interrupted(|cluster, id, _| drop(cluster.run(&["scancel", &id.to_string()])), "cancelled", 5);
+    check_interrupted(|cluster, id, _| drop(cluster.run(&["scancel", id])), "cancelled", 5);
 }
 
 #[test]
 fn a_job_that_is_put_back_starts_again() {
-    check_interrupted(
-        |cluster, id, _| drop(cluster.run(&["scontrol", "requeue", &id.to_string()])),
-        "requeued",
-        4,
-    );
+    check_interrupted(|cluster, id, _| drop(cluster.run(&["scontrol", "requeue", id])), "requeued", 4);
 }
 
 #[test]
 fn a_node_without_power_loses_nothing_but_its_time() {
-    let act = |cluster: &mut Cluster, _: u64, node: &str| {
+    let act = |cluster: &mut Cluster, _: &str, node: &str| {
         cluster.shut_down(if node == "n1" { 1 } else { 2 });
     };
     check_interrupted(act, "requeued", 4);
 }
 
 /// Takes a node away, as somebody with a more urgent job does.
-fn preempt(cluster: &mut Cluster, _: u64, node: &str) {
+fn preempt(cluster: &mut Cluster, _: &str, node: &str) {
     let node = format!("--nodelist={node}");
     let options = ["--partition=urgent", "--exclusive", "--job-name=urgent", "--output=/dev/null", &node];
     let words: Vec<&str> = ["sbatch"].into_iter().chain(options).chain(["--wrap=sleep 2"]).collect();
@@ -121,7 +122,7 @@ fn a_job_that_is_preempted_and_ended_is_replaced() {
 
 /// Lets Slurm end a job by its time limit. It looks at limits twice a minute; the shortest that a job can have from the
 /// beginning is a minute.
-fn exceed(cluster: &Cluster, id: u64) {
+fn exceed(cluster: &Cluster, id: &str) {
     cluster.run(&["scontrol", "update", &format!("JobId={id}"), "TimeLimit=0"]);
 }
 
@@ -145,12 +146,12 @@ fn a_time_limit_that_is_always_met_ends_with_its_name() {
     ];
     let scene = Scene::with(1, ["", "always stderr 1\non-timing sleep 200000"], &edits);
     let mut driver = scene.spawn(&scene.run_words());
-    let mut last = 0;
+    let mut last = String::new();
     for _ in 0..2 {
-        let next = |scene: &Scene| in_measurement(scene).filter(|(_, id, _)| *id > last);
+        let next = |scene: &Scene| in_measurement(scene).filter(|(_, id, _)| *id != last);
         scene.wait_until(&mut driver, "a measurement", |scene| next(scene).is_some());
         last = next(&scene).expect("a measurement").1;
-        exceed(&scene.cluster, last);
+        exceed(&scene.cluster, &last);
     }
     assert_eq!(scene.finish(driver), Some(5), "{}", scene.said());
     let says = format!(
@@ -175,7 +176,7 @@ fn a_row_starts_again_only_as_often_as_the_definition_says() {
     let mut driver = scene.spawn(&scene.run_words());
     scene.wait_until(&mut driver, "a measurement", |scene| in_measurement(scene).is_some());
     let (_, id, _) = in_measurement(&scene).expect("a measurement");
-    scene.cluster.run(&["scancel", &id.to_string()]);
+    scene.cluster.run(&["scancel", &id]);
     assert_eq!(scene.finish(driver), Some(5), "{}", scene.said());
     assert!(
         scene.said().contains("it was interrupted 1 times and may start again 0 times"),
@@ -206,21 +207,35 @@ fn a_driver_that_is_killed_finds_its_jobs_again() {
     status("stand-in: finished");
 }
 
-#[test]
-fn a_campaign_is_cancelled_and_gone_on_with() {
-    let scene = Scene::with(2, ["", SLOW], &[("poll_ms", "restarts_per_row = 0\npoll_ms")]);
+/// Cancels a campaign in the middle of a measurement and goes on with it.
+fn check_cancelled(edits: &[(&str, &str)], after: &str) {
+    let edits: Vec<(&str, &str)> =
+        edits.iter().copied().chain([("poll_ms", "restarts_per_row = 0\npoll_ms")]).collect();
+    let scene = Scene::with(2, ["", SLOW], &edits);
     let mut driver = scene.spawn(&scene.run_words());
-    scene.wait_until(&mut driver, "a measurement", |scene| in_measurement(scene).is_some());
+    let is_time = |scene: &Scene| scene.said().contains(after) && in_measurement(scene).is_some();
+    scene.wait_until(&mut driver, "a measurement", is_time);
     let (code, text) = scene.parity(&["cancel".to_owned(), scene.out().display().to_string()]);
     assert!(code == Some(0) && text.contains("cancelled kvrp-"), "{code:?}\n{text}");
     assert_eq!(scene.finish(driver), Some(130), "{}", scene.said());
-    assert!(scene.cluster.jobs().iter().all(|job| !["RUNNING", "PENDING"].contains(&job.2.as_str())));
+    assert!(scene.cluster.jobs().iter().all(|job| !["RUNNING", "PENDING"].contains(&job.state.as_str())));
     assert!(!scene.out().join("work").exists(), "scratch is still there");
     let kept = scene.payloads("row.attempt");
     assert!(kept.iter().any(|one| one["valid"] == false && one["condition"] == "cancelled"), "{kept:#?}");
     let (code, text) = scene.parity(&scene.resume_words());
     assert!(matches!(code, Some(0 | 3)), "{code:?}\n{text}");
     scene.check_finished();
+}
+
+#[test]
+fn a_campaign_is_cancelled_and_gone_on_with() {
+    check_cancelled(&[], "runs on");
+}
+
+/// What was taken over stays so, and the artifacts are built again: they must be the same.
+#[test]
+fn a_campaign_is_cancelled_between_its_rows_and_gone_on_with() {
+    check_cancelled(&[BUILD_IN_JOB], "its evidence is taken over");
 }
 
 #[test]
@@ -247,8 +262,8 @@ fn a_fault_that_was_seen_before_a_job_was_put_back_stays_seen() {
     let mut driver = scene.spawn(&scene.run_words());
     let seen = |scene: &Scene| !scene.attempts_with("vllm-aggregated", "status 101").is_empty();
     scene.wait_until(&mut driver, "a fault", seen);
-    let (id, ..) = scene.cluster.jobs().into_iter().find(|job| job.2 == "RUNNING").expect("a job");
-    scene.cluster.run(&["scontrol", "requeue", &id.to_string()]);
+    let job = scene.cluster.jobs().into_iter().find(|job| job.state == "RUNNING").expect("a job");
+    scene.cluster.run(&["scontrol", "requeue", &job.id]);
     assert_eq!(scene.finish(driver), Some(6), "{}", scene.said());
     scene.check_finished();
     let report = parity_campaign::read_report(&scene.out()).expect("a report");
@@ -296,20 +311,181 @@ fn a_campaign_without_a_driver_is_taken_over_by_a_job() {
     let mut words = scene.run_words();
     words.push("--detach".to_owned());
     let (code, text) = scene.parity(&words);
-    assert!(
-        code == Some(0) && text.contains("rows: jobs 1, 2, 3, 4; then job 5 takes them over"),
-        "{code:?}\n{text}"
-    );
-    let start = Instant::now();
-    while !scene.out().join("manifest.json").exists() {
-        let jobs = scene.cluster.jobs();
-        let merge = jobs.iter().find(|job| job.0 == 5).expect("a job");
-        let log = fs::read_to_string(scene.out().with_extension("merge-5.txt")).unwrap_or_default();
-        assert!(["PENDING", "RUNNING", "COMPLETING"].contains(&merge.2.as_str()), "{jobs:?}\n{log}");
-        assert!(start.elapsed() < Duration::from_secs(900), "{jobs:?}\n{log}");
-        std::thread::sleep(Duration::from_millis(100));
-    }
+    assert!(code == Some(0) && text.contains("rows: jobs 1_0, 1_1, 1_2, 1_3; then job "), "{code:?}\n{text}");
+    let merge = ended_merge(&scene);
+    assert!(scene.out().join("manifest.json").exists(), "{merge:?}\n{}", merge_log(&scene, &merge));
     scene.check_finished();
     let merges = scene.payloads("slurm.merge");
-    assert_eq!(merges, [serde_json::json!({ "job_id": 5, "after": [1, 2, 3, 4] })]);
+    assert_eq!(merges, [serde_json::json!({ "job_id": merge.id, "after": ["1"] })]);
+}
+
+/// What the job that takes rows over said.
+fn merge_log(scene: &Scene, merge: &ClusterJob) -> String {
+    let path = scene.out().with_extension(format!("merge-{}.txt", merge.id));
+    fs::read_to_string(path).unwrap_or_default()
+}
+
+/// The job that takes rows over, once it has ended.
+fn ended_merge(scene: &Scene) -> ClusterJob {
+    let start = Instant::now();
+    loop {
+        let jobs = scene.cluster.jobs();
+        let merge = jobs.iter().find(|job| job.name.starts_with("kvrpmerge-")).expect("a job");
+        if !["PENDING", "RUNNING", "COMPLETING"].contains(&merge.state.as_str()) {
+            return merge.clone();
+        }
+        assert!(start.elapsed() < Duration::from_secs(900), "{jobs:?}\n{}", merge_log(scene, merge));
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// In the campaign file.
+const BUILD_IN_JOB: (&str, &str) = ("poll_ms", "build = \"job\"\npoll_ms");
+
+/// What must hold of a campaign whose artifacts were built in a job.
+fn check_built_in_job(scene: &Scene, attempts: usize) {
+    scene.check_finished();
+    let built = scene.payloads("build.attempt");
+    assert_eq!(built.len(), attempts, "{built:#?}");
+    let valid: Vec<&Value> = built.iter().filter(|one| one["valid"] == true).collect();
+    let [valid] = valid[..] else { panic!("{built:#?}") };
+    let jobs = scene.cluster.jobs();
+    let job = jobs.iter().find(|job| job.id == slurm_scene::text(&valid["job_id"])).expect("a job");
+    assert!(job.name.starts_with("kvrpbuild-") && valid["node"] == job.node.as_str(), "{job:?} {valid:#}");
+    // Its own journal says the same, and cargo's words are there.
+    let journal =
+        fs::read_to_string(scene.out().join(slurm_scene::text(&valid["journal"]))).expect("a journal");
+    assert!(journal.contains(&format!("\"node\":\"{}\"", job.node)), "{journal}");
+    assert!(scene.out().join("logs/build-candidate.txt").exists());
+    let report = parity_campaign::read_report(&scene.out()).expect("a report");
+    assert!(report.build.artifacts.baseline.wall_ms > 0);
+}
+
+/// Neither compiler nor linker is used where the campaign is started: the build is a job, and the rows wait for it.
+#[test]
+fn a_build_is_a_job_that_rows_wait_for() {
+    let scene = Scene::with(2, ["", HARMLESS], &[BUILD_IN_JOB]);
+    let driver = scene.spawn(&scene.run_words());
+    assert!(matches!(scene.finish(driver), Some(0 | 3)), "{}", scene.said());
+    assert!(!scene.said().contains("build baseline"), "it was built here\n{}", scene.said());
+    check_built_in_job(&scene, 1);
+    let ids: Vec<String> = scene.cluster.jobs().into_iter().map(|job| job.id).collect();
+    assert_eq!(ids, ["1", "2_0", "2_1", "2_2", "2_3"]);
+    let waited = scene.payloads("slurm.submitted");
+    let options: Vec<String> = waited.iter().map(|one| one["options"].to_string()).collect();
+    assert!(options[1..].iter().all(|text| text.contains("--dependency=afterok:1")), "{options:#?}");
+}
+
+#[test]
+fn a_build_that_is_put_back_starts_again() {
+    let scene = Scene::with(2, ["", HARMLESS], &[BUILD_IN_JOB]);
+    let mut driver = scene.spawn(&scene.run_words());
+    let begun = |scene: &Scene| fs::read_dir(scene.out().join("work/jobs/builds/1-0")).is_ok();
+    scene.wait_until(&mut driver, "a build", begun);
+    scene.cluster.run(&["scontrol", "requeue", "1"]);
+    assert!(matches!(scene.finish(driver), Some(0 | 3)), "{}", scene.said());
+    check_built_in_job(&scene, 2);
+    assert_eq!(scene.payloads("build.attempt")[0]["condition"], "requeued");
+    assert_eq!(scene.cluster.jobs().len(), 5, "{:?}", scene.cluster.jobs());
+}
+
+/// The rows that waited for it are replaced by others that wait for the next one, and that is not held against them.
+#[test]
+fn a_build_that_is_cancelled_is_replaced_with_the_rows_that_waited() {
+    let edits = [("poll_ms", "restarts_per_row = 1\npoll_ms"), BUILD_IN_JOB];
+    let scene = Scene::with(2, ["", HARMLESS], &edits);
+    let mut driver = scene.spawn(&scene.run_words());
+    let begun = |scene: &Scene| fs::read_dir(scene.out().join("work/jobs/builds/1-0")).is_ok();
+    scene.wait_until(&mut driver, "a build", begun);
+    scene.cluster.run(&["scancel", "1"]);
+    assert!(matches!(scene.finish(driver), Some(0 | 3)), "{}", scene.said());
+    check_built_in_job(&scene, 2);
+    assert_eq!(scene.payloads("build.attempt")[0]["condition"], "cancelled");
+    let ended = scene.payloads("slurm.ended");
+    let rows: Vec<&Value> = ended.iter().filter(|one| one.get("row").is_some()).collect();
+    assert!(rows.len() == 4 && rows.iter().all(|one| one["by_us"] == true), "{ended:#?}");
+}
+
+/// A candidate that does not compile.
+fn broken_build() -> Scene {
+    let mut repository = TempRepository::new();
+    let baseline = StandIn::new("").commit(&mut repository, "baseline");
+    let broken = ("benches/offline_replay_bench.rs", Some("fn main() { a_word_that_nobody_knows }"));
+    let candidate = repository.commit(&[broken], "candidate");
+    Scene::over(2, repository, &[baseline, candidate], &[BUILD_IN_JOB])
+}
+
+fn check_nothing_waits(scene: &Scene) {
+    let jobs = scene.cluster.jobs();
+    let alive = |job: &&ClusterJob| ["PENDING", "RUNNING"].contains(&job.state.as_str());
+    let left: Vec<&ClusterJob> = jobs.iter().filter(alive).collect();
+    assert!(left.is_empty(), "{left:?}");
+    let ran: Vec<&ClusterJob> =
+        jobs.iter().filter(|job| job.name.starts_with("kvrp-") && !job.node.is_empty()).collect();
+    assert!(ran.is_empty(), "a row ran without artifacts: {ran:?}");
+}
+
+#[test]
+fn a_build_that_fails_ends_the_campaign_and_the_rows_that_wait() {
+    let scene = broken_build();
+    let (code, text) = scene.parity(&scene.run_words());
+    assert!(code == Some(6) && text.contains("stage build: its job failed: "), "{code:?}\n{text}");
+    assert!(text.contains("candidate"), "{text}");
+    check_nothing_waits(&scene);
+    let status = ["status".to_owned(), scene.out().display().to_string()];
+    let (code, text) = scene.parity(&status);
+    assert!(code == Some(0) && text.contains("  build: failed: "), "{code:?}\n{text}");
+    // Asked for again, it is tried again: a tool may have been installed meanwhile.
+    let (code, text) = scene.parity(&scene.resume_words());
+    assert!(code == Some(6) && text.contains("its job failed"), "{code:?}\n{text}");
+    check_nothing_waits(&scene);
+    let builds = scene.payloads("slurm.submitted").iter().filter(|one| one.get("row").is_none()).count();
+    assert_eq!(builds, 2);
+}
+
+#[test]
+fn a_build_without_a_driver_is_taken_over_or_reported_by_a_job() {
+    let scene = Scene::with(2, ["", HARMLESS], &[BUILD_IN_JOB]);
+    let mut words = scene.run_words();
+    words.push("--detach".to_owned());
+    let (code, text) = scene.parity(&words);
+    assert!(
+        code == Some(0) && text.contains("build: job 1; rows: jobs 2_0, 2_1, 2_2, 2_3; then job 3"),
+        "{code:?}\n{text}"
+    );
+    let merge = ended_merge(&scene);
+    assert!(scene.out().join("manifest.json").exists(), "{merge:?}\n{}", merge_log(&scene, &merge));
+    check_built_in_job(&scene, 1);
+
+    let scene = broken_build();
+    let mut words = scene.run_words();
+    words.push("--detach".to_owned());
+    assert_eq!(scene.parity(&words).0, Some(0));
+    let merge = ended_merge(&scene);
+    let log = merge_log(&scene, &merge);
+    assert!(merge.state == "FAILED" && log.contains("stage build: its job failed: "), "{merge:?}\n{log}");
+    check_nothing_waits(&scene);
+    let builds = scene.payloads("slurm.submitted").iter().filter(|one| one.get("row").is_none()).count();
+    assert_eq!(builds, 1, "a build that failed was started again by nobody's order");
+}
+
+/// What the rows are given is what was recorded, whatever happens to the folder meanwhile.
+#[test]
+fn artifacts_that_were_altered_are_not_used() {
+    let scene = Scene::with(1, ["", HARMLESS], &[BUILD_IN_JOB]);
+    let mut driver = scene.spawn(&scene.run_words());
+    scene.wait_until(&mut driver, "five jobs", |scene| scene.cluster.jobs().len() == 5);
+    driver.kill().expect("a signal");
+    driver.wait().expect("it ends");
+    let start = Instant::now();
+    while !scene.out().join("work/jobs/builds/1-0/manifest.json").exists() {
+        assert!(start.elapsed() < Duration::from_secs(900), "{:?}", scene.cluster.jobs());
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let harness = scene.out().join("work/jobs/c/harness");
+    let mut bytes = fs::read(&harness).expect("an artifact");
+    bytes.push(0);
+    fs::write(&harness, bytes).expect("an edit");
+    let (code, text) = scene.parity(&scene.resume_words());
+    assert!(code == Some(5) && text.contains("it changed after it was recorded"), "{code:?}\n{text}");
 }

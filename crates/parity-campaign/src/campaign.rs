@@ -9,7 +9,7 @@ use crate::definition::{AUTHORITATIVE_METRIC, CampaignFile, Definition, Engine, 
 use crate::error::{At, CampaignError, Cause, with_causes};
 use crate::exception::Exception;
 use crate::executor::Executor;
-use crate::executor::slurm::{self, Detached};
+use crate::executor::slurm::{self, Detached, Driver};
 use crate::lifecycle::LifecycleRecord;
 use crate::record::{
     Both, BuildRecord, ExceptionReport, FailureRecord, Measurable, MeasureRecord, PerformanceVerdict,
@@ -20,6 +20,7 @@ use crate::scratch::remove_leftover_scratch;
 use crate::stage::Stage;
 use crate::stage::build::{self, Built};
 use crate::stage::classify::{self, Proofs};
+use crate::stage::pin::Checkouts;
 use crate::stage::search::{self, Neighbourhood, Qualification, Search};
 use crate::stage::slice::Sliced;
 use crate::stage::{cleanup, judge, lifecycle, measure, pin, place, run, slice};
@@ -60,7 +61,7 @@ pub fn resume_campaign(
     finish(Context::resume(file, options, cancel, progress)?, &[])
 }
 
-/// Builds, gives every row to Slurm, and leaves: a job that waits for all of them resumes the campaign. `campaign` is the file
+/// Builds or lets a job build, gives every row to Slurm, and leaves: a job that waits for all of them resumes the campaign. `campaign` is the file
 /// that `file` was read from; it, the repository, the trace and `options.out` must be where every node sees them.
 ///
 /// # Errors
@@ -91,10 +92,36 @@ fn submit(context: &mut Context<'_>, campaign: &Path) -> Result<Detached, Campai
     begin(context, Purpose::Campaign)?;
     context.exceptions = exceptions(context)?;
     let pinned = context.timed(Stage::Pin, |context| pin::pin(context))?;
-    let built = context.timed(Stage::Build, |context| build::build(context, &pinned))?;
+    let built = match slurm::builds_in_job(context) {
+        true => None,
+        false => Some(context.timed(Stage::Build, |context| build::build(context, &pinned))?),
+    };
     let sliced = context.timed(Stage::Slice, |context| slice::slice(context, pinned.baseline()))?;
     context.timed(Stage::Place, |context| place::place(context))?;
-    context.timed(Stage::Run, |context| slurm::submit_all(context, &built, &sliced, campaign))
+    context.timed(Stage::Run, |context| slurm::submit_all(context, built.as_ref(), &sliced, campaign))
+}
+
+/// What rows are compared and measured with.
+struct Inputs {
+    built: Built,
+    sliced: Sliced,
+    /// What follows the jobs, where one of them has built.
+    driver: Option<Driver>,
+}
+
+/// Artifacts and window; a job that builds is submitted together with the rows that wait for it, which need the window.
+fn inputs(context: &mut Context<'_>, pinned: &Checkouts) -> Result<Inputs, CampaignError> {
+    let slice = |context: &mut Context<'_>| {
+        context.timed(Stage::Slice, |context| slice::slice(context, pinned.baseline()))
+    };
+    if slurm::builds_in_job(context) {
+        let sliced = slice(context)?;
+        let (built, driver) =
+            context.timed(Stage::Build, |context| slurm::build(context, pinned, &sliced))?;
+        return Ok(Inputs { built, sliced, driver: Some(driver) });
+    }
+    let built = context.timed(Stage::Build, |context| build::build(context, pinned))?;
+    Ok(Inputs { built, sliced: slice(context)?, driver: None })
 }
 
 fn finish(mut context: Context<'_>, leftovers: &[PathBuf]) -> Result<Report, CampaignError> {
@@ -184,12 +211,11 @@ fn pipeline(context: &mut Context<'_>) -> Result<Report, CampaignError> {
     begin(context, Purpose::Campaign)?;
     context.exceptions = exceptions(context)?;
     let pinned = context.timed(Stage::Pin, |context| pin::pin(context))?;
-    let built = context.timed(Stage::Build, |context| build::build(context, &pinned))?;
-    let sliced = context.timed(Stage::Slice, |context| slice::slice(context, pinned.baseline()))?;
+    let Inputs { built, sliced, driver } = inputs(context, &pinned)?;
     let placed = context.timed(Stage::Place, |context| place::place(context))?;
     let rows = match context.executor {
         Executor::Local => judge_rows(context, &built, &sliced, &placed)?,
-        Executor::Slurm => rows_elsewhere(context, &built, &sliced)?,
+        Executor::Slurm => rows_elsewhere(context, driver, &built, &sliced)?,
     };
     let lifecycles = context.timed(Stage::Lifecycle, |context| {
         lifecycle::force_all(context, &built.harness, &sliced, &placed.correctness)
@@ -313,11 +339,12 @@ struct JudgedRows {
 /// Rows in jobs of their own, correctness and measurement together.
 fn rows_elsewhere(
     context: &mut Context<'_>,
+    driver: Option<Driver>,
     built: &Built,
     sliced: &Sliced,
 ) -> Result<JudgedRows, CampaignError> {
     let mut proofs = classify::proofs(context)?;
-    let merged = slurm::rows(context, built, sliced, &mut proofs)?;
+    let merged = slurm::rows(context, driver, built, sliced, &mut proofs)?;
     let metric_missing = merged.iter().find_map(|row| row.metric_missing.clone());
     if let (Some(stop), true) = (&metric_missing, merged.iter().any(|row| row.measurement.is_measured())) {
         let message = format!("{stop}, but another row was measured");

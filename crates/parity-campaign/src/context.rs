@@ -292,8 +292,8 @@ impl<'a> Context<'a> {
         })
     }
 
-    /// One row in a process of its own: `work` is on the node's own storage, and checkouts are elsewhere.
-    pub(crate) fn of_row(
+    /// A row or a build in a job: `work` is on the node's own storage, and exception records are proved elsewhere.
+    pub(crate) fn of_job(
         file: &'a CampaignFile,
         options: &'a Options,
         bundle: Bundle,

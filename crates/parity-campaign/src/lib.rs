@@ -51,9 +51,11 @@ pub use divergence::{Divergence, StayedEqual, first_divergence};
 pub use error::{CampaignError, Cause};
 pub use exception::{EXCEPTION_SCHEMA, ExceptionError, ExceptionRecord, RegressionTest, TestFile, draft};
 pub use executor::Executor;
+pub use executor::build::{BuildInputs, run_build};
+pub use executor::job_id::{JobId, ParseJobIdError};
 pub use executor::row::run_row;
-pub use executor::slurm::{Condition, Detached, Slurm, cancel_campaign};
-pub use executor::status::{CampaignStatus, RowStatus, status};
+pub use executor::slurm::{BuildWhere, Condition, Detached, Slurm, cancel_campaign};
+pub use executor::status::{BuildStatus, CampaignStatus, RowStatus, status};
 pub use harness::{missing_flags, needed_flags, row_options};
 pub use lifecycle::{
     LifecycleCoverage, LifecycleEvidence, LifecycleOutcome, LifecycleRecord, LifecycleWindow,

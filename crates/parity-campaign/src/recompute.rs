@@ -20,6 +20,7 @@ use crate::coverage::{Coverage, WorkloadTotals};
 use crate::definition::{CampaignFile, Definition, DefinitionError, Row};
 use crate::error::with_causes;
 use crate::exception::Exception;
+use crate::executor::job_id::JobId;
 use crate::executor::merge::{ATTEMPT, AttemptRecord, node_path};
 use crate::lifecycle::LifecycleRecord;
 use crate::record::{
@@ -246,9 +247,9 @@ impl Check<'_> {
             let recorded: RowNode = read(&path, "the record of a node")?;
             let what = node_path(&stated.row);
             self.compare_briefly(&what, stated, &json(&RowNode { node: None, ..recorded.clone() }));
-            let valid: Vec<(u64, u32, Option<&String>)> = attempts
+            let valid: Vec<(JobId, u32, Option<&String>)> = attempts
                 .iter()
-                .filter(|attempt| attempt.row == stated.row && attempt.valid)
+                .filter(|attempt| attempt.row.as_deref() == Some(&stated.row) && attempt.valid)
                 .map(|attempt| (attempt.job_id, attempt.restart, attempt.node.as_ref()))
                 .collect();
             if valid != [(recorded.job_id, recorded.restart, recorded.node.as_ref())] {

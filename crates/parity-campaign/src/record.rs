@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::coverage::{Coverage, Drift};
 use crate::definition::{PatchKind, PatchTarget};
 use crate::divergence::Divergence;
+use crate::executor::job_id::JobId;
 use crate::profile::Profile;
 use crate::stage::Stage;
 
@@ -201,8 +202,8 @@ pub struct PlaceRecord {
 pub struct RowNode {
     /// The row.
     pub row: String,
-    /// The scheduler's number of the job.
-    pub job_id: u64,
+    /// The scheduler's name of the job.
+    pub job_id: JobId,
     /// How often the scheduler had put the job back into its queue.
     pub restart: u32,
     /// The scheduler's name of the node; not in a report, which names no host.

@@ -15,8 +15,8 @@ use crate::context::{STARTED, Started};
 use crate::definition::Definition;
 use crate::exception::ExceptionRecord;
 use crate::executor::attempt::{self, RowEnded, RowStarted};
-use crate::executor::merge::{ATTEMPT, AttemptRecord};
-use crate::executor::slurm::{self, Ended, MergeSubmitted, Submitted};
+use crate::executor::merge::{ATTEMPT, AttemptRecord, BUILD_ATTEMPT};
+use crate::executor::slurm::{self, Ended, FailedJob, MergeSubmitted, Submitted};
 use crate::lifecycle::{LifecycleCoverage, LifecycleRecord};
 use crate::record::{
     BuildRecord, CanonicalRecord, CleanupRecord, ExceptionReport, FailureRecord, MeasureRecord, PinRecord,
@@ -82,8 +82,10 @@ fn journal() -> Schema {
     add(lifecycle::LIFECYCLE_KIND, writing_to.subschema_for::<LifecycleCoverage>());
     add(slurm::SUBMITTED, writing_to.subschema_for::<Submitted>());
     add(slurm::ENDED, writing_to.subschema_for::<Ended>());
+    add(slurm::FAILED, writing_to.subschema_for::<FailedJob>());
     add(slurm::MERGE, writing_to.subschema_for::<MergeSubmitted>());
     add(ATTEMPT, writing_to.subschema_for::<AttemptRecord>());
+    add(BUILD_ATTEMPT, writing_to.subschema_for::<AttemptRecord>());
     add(attempt::STARTED, writing_to.subschema_for::<RowStarted>());
     add(attempt::ENDED, writing_to.subschema_for::<RowEnded>());
     add(cleanup::CLEANUP_KIND, writing_to.subschema_for::<CleanupRecord>());

@@ -21,6 +21,21 @@ const READY_WITHIN: Duration = Duration::from_secs(300);
 
 const HINT: &str = "run `cargo xtask setup`, which installs slurmctld, slurmd, slurm-client and munge";
 
+/// A job as the controller knows it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ClusterJob {
+    /// `4711`, or `4711_2` for a task of an array.
+    pub id: String,
+    /// Its name.
+    pub name: String,
+    /// Such as `RUNNING`.
+    pub state: String,
+    /// Where it runs or ran last; empty before.
+    pub node: String,
+    /// Why it waits, or was ended.
+    pub reason: String,
+}
+
 /// A cluster that runs until this goes out of scope.
 #[derive(Debug)]
 pub struct Cluster {
@@ -92,14 +107,19 @@ impl Cluster {
         printed.lines().filter_map(words).collect()
     }
 
-    /// Every job the controller knows: number, name, state, node.
+    /// Every job the controller knows; tasks of an array one by one, unless all were cancelled before any of them ran.
     #[must_use]
-    pub fn jobs(&self) -> Vec<(u64, String, String, String)> {
-        let printed = self.run(&["squeue", "--noheader", "--all", "--states=all", "-o", "%A|%j|%T|%N"]);
+    pub fn jobs(&self) -> Vec<ClusterJob> {
+        let columns = "%F|%K|%j|%T|%N|%r";
+        let printed = self.run(&["squeue", "--array", "--noheader", "--all", "--states=all", "-o", columns]);
         let job = |line: &str| {
-            let parts: Vec<&str> = line.trim().split('|').collect();
-            let [id, name, state, node] = parts[..] else { panic!("squeue printed {line:?}") };
-            (id.parse().expect("a number"), name.to_owned(), state.to_owned(), node.to_owned())
+            let parts: Vec<&str> = line.trim().splitn(6, '|').map(str::trim).collect();
+            let [number, task, name, state, node, reason] = parts[..] else {
+                panic!("squeue printed {line:?}")
+            };
+            let id = if task == "N/A" { number.to_owned() } else { format!("{number}_{task}") };
+            let [name, state, node, reason] = [name, state, node, reason].map(str::to_owned);
+            ClusterJob { id, name, state, node, reason }
         };
         let mut jobs: Vec<_> = printed.lines().filter(|line| !line.trim().is_empty()).map(job).collect();
         jobs.sort();

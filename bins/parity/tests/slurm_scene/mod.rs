@@ -10,8 +10,12 @@ use assert_cmd::Command;
 use evidence::read_journal;
 use serde_json::Value;
 use tempfile::TempDir;
-use testkit::slurm::Cluster;
+use testkit::slurm::{Cluster, ClusterJob};
 use testkit::{StandIn, TempRepository, campaign_toml, traces};
+
+/// Its rows, each a task of an array with its number here.
+pub(crate) const ROWS: [&str; 4] =
+    ["vllm-aggregated", "vllm-disaggregated", "sglang-aggregated", "sglang-disaggregated"];
 
 /// A campaign, and the cluster it runs on.
 pub(crate) struct Scene {
@@ -31,17 +35,27 @@ impl Scene {
 
     /// Both scripts, and replacements in the campaign file; what is replaced must be there.
     pub(crate) fn with(nodes: usize, scripts: [&str; 2], edits: &[(&str, &str)]) -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
         let mut repository = TempRepository::new();
         let commits = [
             StandIn::new(scripts[0]).commit(&mut repository, "baseline"),
             StandIn::new(scripts[1]).commit(&mut repository, "candidate"),
         ];
+        Self::over(nodes, repository, &commits, edits)
+    }
+
+    /// Any two commits.
+    pub(crate) fn over(
+        nodes: usize,
+        repository: TempRepository,
+        commits: &[String; 2],
+        edits: &[(&str, &str)],
+    ) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
         fs::write(folder.path().join("trace.jsonl"), traces::FORTY_REQUESTS).expect("a trace");
         for name in ["staging", "lock", "nodes", "locks"] {
             fs::create_dir(folder.path().join(name)).expect("a folder");
         }
-        let mut text = definition(folder.path(), repository.path(), &commits);
+        let mut text = definition(folder.path(), repository.path(), commits);
         for (from, to) in edits {
             assert!(text.contains(from), "{from:?} is not in\n{text}");
             text = text.replacen(from, to, 1);
@@ -152,7 +166,7 @@ impl Scene {
         }
         assert!(!self.out().join("work").exists(), "scratch is still there");
         let attempts = self.payloads("row.attempt");
-        for row in ["vllm-aggregated", "vllm-disaggregated", "sglang-aggregated", "sglang-disaggregated"] {
+        for row in ROWS {
             let valid: Vec<&Value> =
                 attempts.iter().filter(|one| one["row"] == row && one["valid"] == true).collect();
             let [valid] = valid[..] else { panic!("{row}: {attempts:#?}") };
@@ -163,17 +177,26 @@ impl Scene {
             assert!(node["node"].as_str().is_some_and(|name| ["n1", "n2"].contains(&name)), "{node}");
         }
         let jobs = self.cluster.jobs();
-        let of_rows = jobs.iter().filter(|job| job.1.starts_with("kvrp-"));
-        let known: BTreeSet<u64> = of_rows.map(|job| job.0).collect();
-        let submitted: BTreeSet<u64> = self
-            .payloads("slurm.submitted")
-            .iter()
-            .map(|one| one["job_id"].as_u64().expect("a number"))
-            .collect();
+        let submitted = self.payloads("slurm.submitted").into_iter().map(|one| text(&one["job_id"]));
+        let submitted: BTreeSet<String> = submitted.collect();
+        let ours =
+            jobs.iter().filter(|job| ["kvrp-", "kvrpbuild-"].iter().any(|name| job.name.starts_with(name)));
+        // An array that was cancelled before any of it ran is listed as a whole.
+        let tasks = |job: &ClusterJob| {
+            let own = format!("{}_", job.id);
+            let tasks: Vec<String> = submitted.iter().filter(|id| id.starts_with(&own)).cloned().collect();
+            if tasks.is_empty() { vec![job.id.clone()] } else { tasks }
+        };
+        let known: BTreeSet<String> = ours.flat_map(tasks).collect();
         assert_eq!(submitted, known, "every job of the cluster was recorded, and no other");
         let report = fs::read_to_string(self.out().join("report.md")).expect("a report");
         assert!(!report.contains("n1") && !report.contains("n2"), "a host name\n{report}");
     }
+}
+
+/// A text of a record.
+pub(crate) fn text(value: &Value) -> String {
+    value.as_str().expect("a text").to_owned()
 }
 
 fn definition(folder: &Path, repository: &Path, commits: &[String; 2]) -> String {

@@ -1,4 +1,4 @@
-//! What a process that works a row off leaves: one folder per attempt, which is a bundle, sealed only when it is whole.
+//! What a process that works a row off, or builds, leaves: one folder per attempt, which is a bundle, sealed only when it is whole.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,8 @@ use canonical_json::Sha256;
 use evidence::{JournalError, Record, read_journal};
 use serde::{Deserialize, Serialize};
 
-use super::order::attempts;
+use super::job_id::JobId;
+use super::order::Work;
 use crate::error::{At, CampaignError, Cause, with_causes};
 use crate::stage::Stage;
 
@@ -22,12 +23,14 @@ pub(crate) const ENDED: &str = "row.ended";
 pub(crate) struct RowStarted {
     pub(crate) campaign_id: String,
     pub(crate) campaign_sha256: Sha256,
-    pub(crate) row: String,
-    pub(crate) job_id: u64,
+    /// The row; none of a job that builds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) row: Option<String>,
+    pub(crate) job_id: JobId,
     pub(crate) restart: u32,
     /// The scheduler's name of the node.
     pub(crate) node: String,
-    /// The program that works the row off.
+    /// The program that does the work.
     pub(crate) parity_sha256: Sha256,
     pub(crate) written_by: String,
 }
@@ -37,11 +40,11 @@ pub(crate) struct RowStarted {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case", tag = "how")]
 pub(crate) enum RowEnded {
-    /// Everything there is to know of the row is in the bundle, whatever it says of the product.
+    /// Everything there is to know is in the bundle, whatever it says of the product.
     Complete,
     /// A signal came: somebody took the node back.
     Interrupted { why: String },
-    /// The row could not be worked off.
+    /// The work could not be done.
     Failed { cause: String, stage: Stage, why: String },
 }
 
@@ -54,7 +57,7 @@ impl RowEnded {
     }
 
     /// The same failure in another process.
-    pub(crate) fn error(&self, row: &str) -> Option<CampaignError> {
+    pub(crate) fn error(&self, work: Work<'_>) -> Option<CampaignError> {
         let RowEnded::Failed { cause, stage, why } = self else { return None };
         let all = [
             Cause::BadInput,
@@ -65,7 +68,7 @@ impl RowEnded {
             Cause::Bug,
         ];
         let cause = all.into_iter().find(|known| word(*known) == cause).unwrap_or(Cause::Bug);
-        Some(CampaignError::new(*stage, cause, format!("its job failed: {why}")).in_row(row))
+        Some(work.blame(CampaignError::new(*stage, cause, format!("its job failed: {why}"))))
     }
 }
 
@@ -80,11 +83,11 @@ fn word(cause: Cause) -> &'static str {
     }
 }
 
-/// One attempt at a row, as far as it can be read now.
+/// One attempt at a row or at the build, as far as it can be read now.
 #[derive(Debug)]
 pub(crate) struct Attempt {
     pub(crate) dir: PathBuf,
-    pub(crate) job_id: u64,
+    pub(crate) job_id: JobId,
     pub(crate) restart: u32,
     /// Whether it is whole: the manifest is the last thing written.
     pub(crate) is_sealed: bool,
@@ -93,29 +96,28 @@ pub(crate) struct Attempt {
 
 impl Attempt {
     /// The folder of an attempt.
-    pub(crate) fn folder(jobs: &Path, row: &str, job_id: u64, restart: u32) -> PathBuf {
-        attempts(jobs, row).join(format!("{job_id}-{restart}"))
+    pub(crate) fn folder(jobs: &Path, work: Work<'_>, job_id: JobId, restart: u32) -> PathBuf {
+        work.attempts(jobs).join(format!("{job_id}-{restart}"))
     }
 
-    /// Every attempt at a row, in the order in which the scheduler gave them a node.
-    pub(crate) fn list(jobs: &Path, row: &str) -> Result<Vec<Attempt>, CampaignError> {
-        let at = |result: std::io::Result<fs::ReadDir>| result.at(Stage::Run, Cause::HostUnfit);
+    /// Every attempt at some work, in the order in which the scheduler gave them a node.
+    pub(crate) fn list(jobs: &Path, work: Work<'_>) -> Result<Vec<Attempt>, CampaignError> {
         let mut found = Vec::new();
-        for entry in at(fs::read_dir(attempts(jobs, row)))? {
-            let path = entry.at(Stage::Run, Cause::HostUnfit)?.path();
+        for entry in fs::read_dir(work.attempts(jobs)).at(work.stage(), Cause::HostUnfit)? {
+            let path = entry.at(work.stage(), Cause::HostUnfit)?.path();
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             let parts = name
                 .split_once('-')
                 .and_then(|(job, restart)| Some((job.parse().ok()?, restart.parse().ok()?)));
             if let Some((job_id, restart)) = parts {
-                found.push(Attempt::read(path, job_id, restart).map_err(|error| error.in_row(row))?);
+                found.push(Attempt::read(path, job_id, restart).map_err(|error| work.blame(error))?);
             }
         }
         found.sort_by_key(|attempt| (attempt.job_id, attempt.restart));
         Ok(found)
     }
 
-    fn read(dir: PathBuf, job_id: u64, restart: u32) -> Result<Attempt, CampaignError> {
+    fn read(dir: PathBuf, job_id: JobId, restart: u32) -> Result<Attempt, CampaignError> {
         let is_sealed = dir.join("manifest.json").exists();
         let records = match read_journal(&dir) {
             Ok(journal) => journal.records,
@@ -155,7 +157,7 @@ impl Attempt {
     }
 
     /// A name for files and readers.
-    pub(crate) fn name(&self, row: &str) -> String {
-        format!("{row}-{}-{}", self.job_id, self.restart)
+    pub(crate) fn name(&self, work: Work<'_>) -> String {
+        format!("{}-{}-{}", work.row().unwrap_or("build"), self.job_id, self.restart)
     }
 }

@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::attempt::{Attempt, RowEnded, RowStarted};
-use super::order::Order;
+use super::job_id::JobId;
+use super::order::{Order, Work};
 use super::row::seen_of;
 use super::slurm::Condition;
 use crate::context::Context;
@@ -21,15 +22,19 @@ use crate::stage::judge::{CANONICAL_KIND, record_path};
 use crate::stage::measure;
 use crate::stage::run::{REPETITION_KIND, metric_missing};
 
-/// The journal's kind of an [`AttemptRecord`].
+/// The journal's kind of an [`AttemptRecord`] of a row.
 pub(crate) const ATTEMPT: &str = "row.attempt";
+/// The journal's kind of an [`AttemptRecord`] of a job that builds.
+pub(crate) const BUILD_ATTEMPT: &str = "build.attempt";
 
-/// `row.attempt` in the campaign's journal: one attempt at a row, whether it counts or not.
+/// `row.attempt` and `build.attempt` in the campaign's journal: one attempt, whether it counts or not.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(crate) struct AttemptRecord {
-    pub(crate) row: String,
-    pub(crate) job_id: u64,
+    /// The row; none of a job that builds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) row: Option<String>,
+    pub(crate) job_id: JobId,
     pub(crate) restart: u32,
     /// The scheduler's name of the node; `None` when the attempt did not come to say it.
     pub(crate) node: Option<String>,
@@ -57,28 +62,25 @@ pub(crate) struct Merged {
     pub(crate) metric_missing: Option<String>,
 }
 
-fn broken(row: &Row, message: String) -> CampaignError {
-    CampaignError::new(Stage::Run, Cause::HostUnfit, message).in_row(&row.name)
-}
-
 /// Takes a row over from the last of its attempts, which is complete.
 pub(crate) fn merge(
     context: &mut Context<'_>,
     order: &Order,
     row: &Row,
     attempts: &[Attempt],
-    conditions: &dyn Fn(u64) -> Option<Condition>,
+    conditions: &dyn Fn(JobId) -> Option<Condition>,
     proofs: &mut Proofs,
 ) -> Result<Merged, CampaignError> {
     let Some((valid, before)) = attempts.split_last() else {
         return Err(CampaignError::new(Stage::Run, Cause::Bug, "a row without an attempt").in_row(&row.name));
     };
-    let started = check(order, row, valid)?;
+    let work = Work::Row(&row.name);
+    let started = check(order, work, valid)?;
     refuse_unseen(row, valid, before)?;
-    keep_all(context, row, attempts, conditions)?;
+    keep_all(context, work, attempts, conditions)?;
     import(context, row, valid)?;
-    files(context, row, valid)?;
-    let place: PlaceRecord = record(row, valid, "records/place.json")?;
+    files(context, work, valid)?;
+    let place: PlaceRecord = record(work, valid, "records/place.json")?;
     let node = RowNode {
         row: row.name.clone(),
         job_id: started.job_id,
@@ -87,9 +89,9 @@ pub(crate) fn merge(
         place,
     };
     context.record(Stage::Place, &node_path(&row.name), &node)?;
-    let mut judged: RowRecord = record(row, valid, &record_path(row))?;
+    let mut judged: RowRecord = record(work, valid, &record_path(row))?;
     classify::settle(context, proofs, &mut judged)?;
-    let measurement: MeasureRecord = record(row, valid, &measure::record_path(row))?;
+    let measurement: MeasureRecord = record(work, valid, &measure::record_path(row))?;
     let missing = repetitions(valid)?;
     let missing = metric_missing(&missing, &context.definition().measure.metric, row);
     context.record(Stage::Gate, &measure::record_path(row), &measurement)?;
@@ -99,22 +101,23 @@ pub(crate) fn merge(
 }
 
 /// Whether every byte is as it was when the attempt ended, and of this campaign.
-fn check(order: &Order, row: &Row, attempt: &Attempt) -> Result<RowStarted, CampaignError> {
-    let verification = verify(&attempt.dir).at(Stage::Run, Cause::HostUnfit)?;
+pub(crate) fn check(order: &Order, work: Work<'_>, attempt: &Attempt) -> Result<RowStarted, CampaignError> {
+    let name = attempt.name(work);
+    let verification = verify(&attempt.dir).at(work.stage(), Cause::HostUnfit)?;
     if !verification.is_intact() {
-        let message =
-            format!("the evidence of attempt {} was altered after it ended", attempt.name(&row.name));
-        return Err(broken(row, message));
+        let message = format!("the evidence of attempt {name} was altered after it ended");
+        return Err(work.error(Cause::HostUnfit, message));
     }
     let started = attempt.started().filter(|started| {
-        started.row == row.name
+        started.row.as_deref() == work.row()
             && started.campaign_sha256 == order.campaign_sha256
             && started.campaign_id == order.campaign_id
             && started.job_id == attempt.job_id
             && started.restart == attempt.restart
             && started.parity_sha256 == order.parity_sha256
     });
-    started.ok_or_else(|| broken(row, format!("attempt {} is not of this campaign", attempt.name(&row.name))))
+    let message = format!("attempt {name} is not of this campaign");
+    started.ok_or_else(|| work.error(Cause::HostUnfit, message))
 }
 
 /// An attempt whose node only seemed to be gone may have gone on; what it saw after the next one began must not be lost.
@@ -136,44 +139,45 @@ fn refuse_unseen(row: &Row, valid: &Attempt, before: &[Attempt]) -> Result<(), C
     Err(CampaignError::new(Stage::Run, Cause::StopForReview, message).in_row(&row.name))
 }
 
-/// Keeps the journal of every attempt at a row, and says what each was worth.
+/// Keeps the journal of every attempt at some work, and says what each was worth.
 pub(crate) fn keep_all(
     context: &Context<'_>,
-    row: &Row,
+    work: Work<'_>,
     attempts: &[Attempt],
-    conditions: &dyn Fn(u64) -> Option<Condition>,
+    conditions: &dyn Fn(JobId) -> Option<Condition>,
 ) -> Result<(), CampaignError> {
-    let known = kept(context)?;
+    let kind = if work == Work::Build { BUILD_ATTEMPT } else { ATTEMPT };
+    let known = kept(context, kind)?;
+    let counts = attempts.iter().rposition(Attempt::is_complete);
     for (at, attempt) in attempts.iter().enumerate() {
-        let is_last = at + 1 == attempts.len();
         let requeued = attempts.get(at + 1).is_some_and(|next| next.job_id == attempt.job_id);
-        let valid = is_last && attempt.is_complete();
+        let valid = counts == Some(at);
         let condition = if requeued { Some(Condition::Requeued) } else { conditions(attempt.job_id) };
         let record = AttemptRecord {
-            row: row.name.clone(),
+            row: work.row().map(str::to_owned),
             job_id: attempt.job_id,
             restart: attempt.restart,
             node: attempt.started().map(|started| started.node),
             valid,
             condition: condition.filter(|_| !valid),
             ended: attempt.ended(),
-            journal: keep_journal(context, row, attempt)?,
+            journal: keep_journal(context, work, attempt)?,
             manifest: manifest(attempt)?,
         };
         if !known.contains(&record) {
-            context.append(Stage::Run, ATTEMPT, &record)?;
+            context.append(work.stage(), kind, &record)?;
         }
     }
     Ok(())
 }
 
-fn kept(context: &Context<'_>) -> Result<Vec<AttemptRecord>, CampaignError> {
-    context.earlier.as_ref().map_or(Ok(Vec::new()), |earlier| earlier.payloads(ATTEMPT))
+fn kept(context: &Context<'_>, kind: &str) -> Result<Vec<AttemptRecord>, CampaignError> {
+    context.earlier.as_ref().map_or(Ok(Vec::new()), |earlier| earlier.payloads(kind))
 }
 
 fn keep_journal(
     context: &Context<'_>,
-    row: &Row,
+    work: Work<'_>,
     attempt: &Attempt,
 ) -> Result<Option<String>, CampaignError> {
     let bytes = match fs::read(attempt.dir.join("journal.jsonl")) {
@@ -181,8 +185,8 @@ fn keep_journal(
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error).at(Stage::Run, Cause::HostUnfit),
     };
-    let path = format!("samples/{}.jsonl", attempt.name(&row.name));
-    context.write_file(Stage::Run, &path, &bytes)?;
+    let path = format!("samples/{}.jsonl", attempt.name(work));
+    context.write_file(work.stage(), &path, &bytes)?;
     Ok(Some(path))
 }
 
@@ -212,7 +216,7 @@ fn import(context: &Context<'_>, row: &Row, attempt: &Attempt) -> Result<(), Cam
             Some(_) => {
                 let message =
                     "the campaign's journal has evidence of this row that its attempt has not".to_owned();
-                return Err(broken(row, message));
+                return Err(Work::Row(&row.name).error(Cause::HostUnfit, message));
             }
             None => {}
         }
@@ -222,9 +226,9 @@ fn import(context: &Context<'_>, row: &Row, attempt: &Attempt) -> Result<(), Cam
     Ok(())
 }
 
-/// Reports that were kept because they differ, and what profilers said.
-fn files(context: &Context<'_>, row: &Row, attempt: &Attempt) -> Result<(), CampaignError> {
-    let at = |error: CampaignError| error.in_row(&row.name);
+/// Reports that were kept because they differ, and what builds and profilers said.
+pub(crate) fn files(context: &Context<'_>, work: Work<'_>, attempt: &Attempt) -> Result<(), CampaignError> {
+    let at = |error: CampaignError| work.blame(error);
     let manifest = read_manifest(&attempt.dir).at(Stage::Run, Cause::HostUnfit).map_err(at)?;
     let wanted = ["reports/", "logs/", "profiles/"];
     for file in manifest.files.iter().filter(|file| wanted.iter().any(|folder| file.path.starts_with(folder)))
@@ -235,15 +239,17 @@ fn files(context: &Context<'_>, row: &Row, attempt: &Attempt) -> Result<(), Camp
     Ok(())
 }
 
-fn record<T: serde::de::DeserializeOwned>(
-    row: &Row,
+/// A record of an attempt.
+pub(crate) fn record<T: serde::de::DeserializeOwned>(
+    work: Work<'_>,
     attempt: &Attempt,
     path: &str,
 ) -> Result<T, CampaignError> {
-    let bytes = fs::read(attempt.dir.join(path))
-        .map_err(|error| format!("read {path} of attempt {}: {error}", attempt.name(&row.name)));
-    let bytes = bytes.at(Stage::Run, Cause::HostUnfit).map_err(|error| error.in_row(&row.name))?;
-    serde_json::from_slice(&bytes).at(Stage::Run, Cause::HostUnfit).map_err(|error| error.in_row(&row.name))
+    let bytes = fs::read(attempt.dir.join(path)).map_err(|error| {
+        let message = format!("read {path} of attempt {}: {error}", attempt.name(work));
+        work.error(Cause::HostUnfit, message)
+    })?;
+    serde_json::from_slice(&bytes).map_err(|error| work.error(Cause::HostUnfit, error))
 }
 
 fn repetitions(attempt: &Attempt) -> Result<Vec<RepetitionRecord>, CampaignError> {

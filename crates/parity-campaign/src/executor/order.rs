@@ -1,5 +1,6 @@
 //! What a row needs to be worked off elsewhere: a folder that every node can read, written once and whole.
 
+use std::fmt;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -8,6 +9,8 @@ use canonical_json::Sha256;
 use mooncake_trace::SliceManifest;
 use serde::{Deserialize, Serialize};
 
+use super::attempt::Attempt;
+use super::merge;
 use crate::context::Context;
 use crate::error::{At, CampaignError, Cause};
 use crate::profile::ProfileWhen;
@@ -22,8 +25,69 @@ pub(crate) const JOBS: &str = "jobs";
 /// While this file is there, no row may start.
 pub(crate) const CANCELLED: &str = "cancelled";
 
-const SCHEMA: &str = "kvrp.row-order.v1";
-const FILE: &str = "order.json";
+const SCHEMA: &str = "kvrp.row-order.v2";
+pub(crate) const FILE: &str = "order.json";
+
+/// What a job is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Work<'a> {
+    /// Both artifacts.
+    Build,
+    /// One row.
+    Row(&'a str),
+}
+
+impl<'a> Work<'a> {
+    /// The row, if it is one.
+    pub(crate) fn row(self) -> Option<&'a str> {
+        match self {
+            Work::Build => None,
+            Work::Row(row) => Some(row),
+        }
+    }
+
+    /// The stage that an error belongs to.
+    pub(crate) fn stage(self) -> Stage {
+        match self {
+            Work::Build => Stage::Build,
+            Work::Row(_) => Stage::Run,
+        }
+    }
+
+    /// An error of this work.
+    pub(crate) fn error(
+        self,
+        cause: Cause,
+        source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> CampaignError {
+        self.blame(CampaignError::new(self.stage(), cause, source))
+    }
+
+    /// The same error, and which row it is of.
+    pub(crate) fn blame(self, error: CampaignError) -> CampaignError {
+        match self {
+            Work::Build => error,
+            Work::Row(row) => error.in_row(row),
+        }
+    }
+
+    /// The folder of the attempts at it.
+    pub(crate) fn attempts(self, jobs: &Path) -> PathBuf {
+        match self {
+            Work::Build => jobs.join("builds"),
+            Work::Row(row) => jobs.join("rows").join(row),
+        }
+    }
+}
+
+impl fmt::Display for Work<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Work::Build => f.write_str("build"),
+            Work::Row(row) => write!(f, "row {row}"),
+        }
+    }
+}
 
 /// `order.json`
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -37,7 +101,8 @@ pub(crate) struct Order {
     /// The program that works rows off, the one that wrote this.
     pub(crate) parity_sha256: Sha256,
     pub(crate) profile: ProfileWhen,
-    pub(crate) build: BuildRecord,
+    /// `None` where a job builds: then its evidence has it.
+    pub(crate) build: Option<BuildRecord>,
     pub(crate) slice: SliceManifest,
 }
 
@@ -56,9 +121,17 @@ impl Order {
         Ok(order)
     }
 
-    /// The name of the job of a row.
-    pub(crate) fn job_name(&self, row: &str) -> String {
-        format!("kvrp-{}-{row}", self.campaign_id)
+    /// The name of the jobs for some work. Rows share one: each is a task of an array, numbered as in `rows`.
+    pub(crate) fn job_name(&self, work: Work<'_>) -> String {
+        match work {
+            Work::Build => format!("kvrpbuild-{}", self.campaign_id),
+            Work::Row(_) => format!("kvrp-{}", self.campaign_id),
+        }
+    }
+
+    /// The task of an array that works a row off.
+    pub(crate) fn task(&self, row: &str) -> Option<u32> {
+        self.rows.iter().position(|known| known == row).and_then(|at| u32::try_from(at).ok())
     }
 
     /// The name of the job that takes the rows over.
@@ -66,8 +139,22 @@ impl Order {
         format!("kvrpmerge-{}", self.campaign_id)
     }
 
+    /// The names of all jobs but the one that takes the rows over.
     pub(crate) fn job_names(&self) -> Vec<String> {
-        self.rows.iter().map(|row| self.job_name(row)).collect()
+        [Work::Build, Work::Row("")].map(|work| self.job_name(work)).to_vec()
+    }
+
+    /// The record of the artifacts, of this process or of the job that built them.
+    pub(crate) fn built(&self, jobs: &Path) -> Result<BuildRecord, CampaignError> {
+        if let Some(record) = &self.build {
+            return Ok(record.clone());
+        }
+        let attempts = Attempt::list(jobs, Work::Build)?;
+        let Some(attempt) = attempts.iter().rfind(|attempt| attempt.is_complete()) else {
+            return Err(Work::Build.error(Cause::HostUnfit, "no job has left its evidence"));
+        };
+        merge::check(self, Work::Build, attempt)?;
+        merge::record(Work::Build, attempt, crate::stage::build::RECORD)
     }
 }
 
@@ -92,15 +179,11 @@ pub(crate) fn exception(jobs: &Path, index: usize) -> PathBuf {
     jobs.join(format!("exception-{index}.toml"))
 }
 
-/// The attempts at a row.
-pub(crate) fn attempts(jobs: &Path, row: &str) -> PathBuf {
-    jobs.join("rows").join(row)
-}
-
 /// Makes the shared folder, or finds the one that an earlier process of this campaign made.
+/// Without artifacts, a job makes them.
 pub(crate) fn write(
     context: &Context<'_>,
-    built: &Built,
+    built: Option<&Built>,
     sliced: &Sliced,
 ) -> Result<(PathBuf, Order), CampaignError> {
     let jobs = context.work.join(JOBS);
@@ -122,13 +205,12 @@ pub(crate) fn write(
 fn refuse_another(
     order: &Order,
     context: &Context<'_>,
-    built: &Built,
+    built: Option<&Built>,
     sliced: &Sliced,
 ) -> Result<(), CampaignError> {
+    let digests = |record: &BuildRecord| Side::BOTH.map(|side| record.artifacts.get(side).sha256);
     let same = order.campaign_sha256 == context.file.sha256
-        && Side::BOTH
-            .into_iter()
-            .all(|side| order.build.artifacts.get(side).sha256 == built.record.artifacts.get(side).sha256)
+        && order.build.as_ref().map(digests) == built.map(|built| digests(&built.record))
         && order.slice.slice.sha256 == sliced.manifest.slice.sha256;
     if same {
         return Ok(());
@@ -137,7 +219,7 @@ fn refuse_another(
     Err(CampaignError::new(Stage::Run, Cause::BadInput, message))
 }
 
-fn make(context: &Context<'_>, built: &Built, sliced: &Sliced) -> Result<Order, CampaignError> {
+fn make(context: &Context<'_>, built: Option<&Built>, sliced: &Sliced) -> Result<Order, CampaignError> {
     let journal = evidence::read_journal(context.bundle.dir()).at(Stage::Run, Cause::HostUnfit)?;
     let first = journal.records.first().map(|record| record.digest.to_string()).unwrap_or_default();
     let own = own_program()?;
@@ -150,7 +232,7 @@ fn make(context: &Context<'_>, built: &Built, sliced: &Sliced) -> Result<Order, 
         rows: context.definition().rows.iter().map(|row| row.name.clone()).collect(),
         parity_sha256: Sha256::of_file(&own).at(Stage::Run, Cause::HostUnfit)?.0,
         profile: context.options.profile,
-        build: built.record.clone(),
+        build: built.map(|built| built.record.clone()),
         slice: sliced.manifest.clone(),
     })
 }
@@ -159,30 +241,32 @@ pub(crate) fn own_program() -> Result<PathBuf, CampaignError> {
     std::env::current_exe().at(Stage::Run, Cause::HostUnfit)
 }
 
-/// What a job starts with; its arguments are the shared folder and the row.
-const SCRIPT: &str = "#!/bin/sh\nexec \"$1/parity\" row \"$1\" \"$2\"\n";
+/// What the job of a row starts with; its argument is the shared folder.
+const SCRIPT: &str = "#!/bin/sh\nexec \"$1/parity\" row \"$1\"\n";
 
 pub(crate) const SCRIPT_NAME: &str = "row.sh";
 
-/// What the job that takes the rows over starts with: the program and all its arguments.
-const MERGE_SCRIPT: &str = "#!/bin/sh\nexec \"$@\"\n";
+/// What every other job starts with: a program and all its arguments.
+const EXEC_SCRIPT: &str = "#!/bin/sh\nexec \"$@\"\n";
 
-pub(crate) const MERGE_SCRIPT_NAME: &str = "merge.sh";
+pub(crate) const EXEC_SCRIPT_NAME: &str = "exec.sh";
 
 fn fill(
     context: &Context<'_>,
     folder: &Path,
     order: &Order,
-    built: &Built,
+    built: Option<&Built>,
     sliced: &Sliced,
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     fs::create_dir_all(folder.join("log"))?;
-    for row in &order.rows {
-        fs::create_dir_all(attempts(folder, row))?;
+    for work in order.rows.iter().map(|row| Work::Row(row)).chain([Work::Build]) {
+        fs::create_dir_all(work.attempts(folder))?;
     }
     for side in Side::BOTH {
         fs::create_dir_all(folder.join(side.letter()))?;
-        fs::copy(built.harness.get(side), harness(folder, side))?;
+        if let Some(built) = built {
+            fs::copy(built.harness.get(side), harness(folder, side))?;
+        }
     }
     fs::copy(&sliced.path, trace(folder))?;
     fs::copy(own_program()?, program(folder))?;
@@ -190,7 +274,7 @@ fn fill(
     for (index, record) in context.exceptions.iter().enumerate() {
         fs::write(exception(folder, index), &record.bytes)?;
     }
-    for (name, text) in [(SCRIPT_NAME, SCRIPT), (MERGE_SCRIPT_NAME, MERGE_SCRIPT)] {
+    for (name, text) in [(SCRIPT_NAME, SCRIPT), (EXEC_SCRIPT_NAME, EXEC_SCRIPT)] {
         let script = folder.join(name);
         fs::write(&script, text)?;
         fs::set_permissions(&script, fs::Permissions::from_mode(0o755))?;

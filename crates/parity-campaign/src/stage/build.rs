@@ -36,7 +36,14 @@ pub(crate) fn build(context: &mut Context<'_>, pinned: &Checkouts) -> Result<Bui
     }
 }
 
-const RECORD: &str = "records/build.json";
+/// Where the record of both artifacts is.
+pub(crate) const RECORD: &str = "records/build.json";
+
+/// Artifacts that a job has built.
+pub(crate) fn taken_over(definition: &Definition, harness: Both<PathBuf>, record: BuildRecord) -> Built {
+    let stops = growth_stops(definition, record.growth);
+    Built { harness, record, stops }
+}
 
 /// Goes on with the artifacts of an earlier process, or makes them again: they must be the same bytes.
 fn build_again(

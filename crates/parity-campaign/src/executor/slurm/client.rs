@@ -8,6 +8,7 @@ use std::time::Duration;
 use cpu_placement::{CancelToken, Outcome, Output, Run, SpawnError};
 
 use super::text::{self, Job, JobState, TextError};
+use crate::executor::job_id::JobId;
 
 /// Why Slurm did not do what was asked.
 #[derive(Debug, thiserror::Error)]
@@ -84,9 +85,15 @@ impl Client {
         self.version
     }
 
-    /// Submits a job and returns its number.
-    pub(crate) fn submit(&self, args: Vec<OsString>, cancel: &CancelToken) -> Result<u64, SlurmError> {
-        let printed = run("sbatch", args, cancel)?;
+    /// Submits a job, or an array of them, and returns its number. The job gets what sbatch is given of our environment: the
+    /// few variables that all commands get, and `more`.
+    pub(crate) fn submit(
+        &self,
+        args: Vec<OsString>,
+        more: &[String],
+        cancel: &CancelToken,
+    ) -> Result<u64, SlurmError> {
+        let printed = run_with("sbatch", args, more, cancel)?;
         text::submitted(&printed).map_err(|source| SlurmError::Text { command: "sbatch", source })
     }
 
@@ -101,7 +108,7 @@ impl Client {
     }
 
     /// How a job ended that the queue does not list any more, where the controller or accounting still knows.
-    pub(crate) fn past(&self, id: u64, cancel: &CancelToken) -> Option<JobState> {
+    pub(crate) fn past(&self, id: JobId, cancel: &CancelToken) -> Option<JobState> {
         let id = id.to_string();
         let shown = run("scontrol", ["show", "job", "-o", &id].map(Into::into), cancel).ok();
         shown.and_then(|text| text::state_in_scontrol(&text)).or_else(|| {
@@ -109,6 +116,15 @@ impl Client {
             // Accounting is often switched off, and then says so with an error: there is nothing to be known.
             text::state_in_accounting(&run("sacct", fields.map(Into::into), cancel).ok()?)
         })
+    }
+
+    /// Cancels some jobs.
+    pub(crate) fn cancel_jobs(&self, jobs: &[JobId], cancel: &CancelToken) -> Result<(), SlurmError> {
+        if jobs.is_empty() {
+            return Ok(());
+        }
+        let ids = jobs.iter().map(|id| id.to_string().into());
+        run("scancel", ["--quiet".into()].into_iter().chain(ids), cancel).map(drop)
     }
 
     /// Cancels jobs by name.
@@ -122,7 +138,7 @@ impl Client {
 fn queue(names: &[String], json: bool, cancel: &CancelToken) -> Result<Vec<Job>, SlurmError> {
     let named = OsString::from(format!("--name={}", names.join(",")));
     let all = ["--all".into(), "--states=all".into(), named];
-    let shape: &[&str] = if json { &["--json"] } else { &["--noheader", "-o", text::COLUMNS] };
+    let shape: &[&str] = if json { &["--json"] } else { &["--array", "--noheader", "-o", text::COLUMNS] };
     let printed = run("squeue", all.into_iter().chain(shape.iter().map(Into::into)), cancel)?;
     let jobs = if json { text::queue_json(&printed) } else { text::queue(&printed) };
     jobs.map_err(|source| SlurmError::Text { command: "squeue", source })
@@ -131,6 +147,15 @@ fn queue(names: &[String], json: bool, cancel: &CancelToken) -> Result<Vec<Job>,
 fn run(
     command: &'static str,
     args: impl IntoIterator<Item = OsString>,
+    cancel: &CancelToken,
+) -> Result<String, SlurmError> {
+    run_with(command, args, &[], cancel)
+}
+
+fn run_with(
+    command: &'static str,
+    args: impl IntoIterator<Item = OsString>,
+    more: &[String],
     cancel: &CancelToken,
 ) -> Result<String, SlurmError> {
     let kept = |source| SlurmError::Output { command, source };
@@ -143,7 +168,7 @@ fn run(
         .stderr(Output::File(stderr.clone()))
         .observe(cpu_placement::Observe::Ends)
         .time_limit(PATIENCE);
-    for name in ENVIRONMENT {
+    for name in ENVIRONMENT.into_iter().chain(more.iter().map(String::as_str)) {
         run = run.env_from_parent(name);
     }
     let finished = run.wait(cancel).map_err(|source| match source {

@@ -21,13 +21,17 @@ pub struct Slurm {
     pub time_limit_min: Option<u64>,
     /// Further options of sbatch, one per entry and each starting with `--`.
     pub extra: Vec<String>,
-    /// Node-local folder that a job stages artifacts and trace in.
+    /// Where both revisions are built.
+    pub build: BuildWhere,
+    /// Further options of sbatch for the job that builds; what is given twice counts as given here.
+    pub build_extra: Vec<String>,
+    /// Node-local folder that a job stages artifacts and trace in, and that a job that builds works in.
     pub staging: PathBuf,
     /// Node-local folder of the lock that keeps builds and measurements apart; without it, the default of the node.
     pub node_lock: Option<PathBuf>,
     /// What may end an attempt at a row without being held against anybody: the row then starts again.
     pub restart_on: Vec<Condition>,
-    /// How often a row may start again.
+    /// How often a row, or the job that builds, may start again.
     pub restarts_per_row: u32,
     /// Time between two looks at the jobs, in milliseconds.
     pub poll_ms: u64,
@@ -44,6 +48,8 @@ impl Default for Slurm {
             constraint: None,
             time_limit_min: None,
             extra: Vec::new(),
+            build: BuildWhere::default(),
+            build_extra: Vec::new(),
             staging: "/tmp".into(),
             node_lock: None,
             restart_on: Condition::ALL.to_vec(),
@@ -52,6 +58,18 @@ impl Default for Slurm {
             patience_s: 60,
         }
     }
+}
+
+/// Where both revisions are built.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum BuildWhere {
+    /// Where the campaign is started.
+    #[default]
+    Here,
+    /// In a job of its own that the rows wait for.
+    Job,
 }
 
 /// What Slurm or a person may do to a job, without the row having anything to do with it.
@@ -99,7 +117,7 @@ impl Condition {
 }
 
 /// Options that a job of a row has already.
-const OURS: [&str; 19] = [
+const OURS: [&str; 20] = [
     "--array",
     "--chdir",
     "--comment",
@@ -110,6 +128,7 @@ const OURS: [&str; 19] = [
     "--export-file",
     "--input",
     "--job-name",
+    "--kill-on-invalid-dep",
     "--no-requeue",
     "--nodes",
     "--ntasks",
@@ -136,9 +155,13 @@ impl Slurm {
                 return Some((key.to_owned(), "must not be empty and must be one line".to_owned()));
             }
         }
-        for (index, option) in self.extra.iter().enumerate() {
-            if let Some(message) = extra_fault(option) {
-                return Some((format!("extra[{index}]"), message));
+        let faults = [("extra", &self.extra, true), ("build_extra", &self.build_extra, false)];
+        for (key, options, has_keys) in faults {
+            let fault =
+                |option: &String| option_fault(option).or_else(|| key_fault(option).filter(|_| has_keys));
+            let found = options.iter().enumerate().find_map(|(at, option)| Some((at, fault(option)?)));
+            if let Some((index, message)) = found {
+                return Some((format!("{key}[{index}]"), message));
             }
         }
         let positive = [("poll_ms", Some(self.poll_ms)), ("time_limit_min", self.time_limit_min)];
@@ -160,16 +183,26 @@ impl Slurm {
     }
 }
 
-fn extra_fault(option: &str) -> Option<String> {
-    let name = option.split('=').next().unwrap_or(option);
+fn name_of(option: &str) -> &str {
+    option.split('=').next().unwrap_or(option)
+}
+
+fn option_fault(option: &str) -> Option<String> {
+    let name = name_of(option);
     if !option.starts_with("--") || option.contains(char::is_control) {
         return Some(format!(
             "expected a long option of sbatch such as \"--reservation=x\", found {option:?}"
         ));
     }
     if name == "--exclusive" || OURS.contains(&name) {
-        return Some(format!("{name} is set for every row and cannot be changed"));
+        return Some(format!("{name} is set for every job and cannot be changed"));
     }
+    None
+}
+
+/// What has a key of its own for every job.
+fn key_fault(option: &str) -> Option<String> {
+    let name = name_of(option);
     let keys = ["account", "partition", "qos", "constraint"];
     let key = keys.into_iter().find(|key| name.strip_prefix("--") == Some(key));
     key.map(|key| format!("use slurm.{key}"))
@@ -181,15 +214,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_set_for_every_row_cannot_be_set_again() {
+    fn what_is_set_for_every_job_cannot_be_set_again() {
         let extra = |option: &str| Slurm { extra: vec![option.to_owned()], ..Slurm::default() };
+        let build_extra = |option: &str| Slurm { build_extra: vec![option.to_owned()], ..Slurm::default() };
         for (slurm, says) in [
             (extra("--reservation=night"), None),
             (extra("--mem=0"), None),
             (extra("-p x"), Some("expected a long option")),
-            (extra("--nodes=2"), Some("--nodes is set for every row")),
-            (extra("--exclusive=user"), Some("--exclusive is set for every row")),
+            (extra("--nodes=2"), Some("--nodes is set for every job")),
+            (extra("--exclusive=user"), Some("--exclusive is set for every job")),
+            (extra("--kill-on-invalid-dep=no"), Some("--kill-on-invalid-dep is set for every job")),
             (extra("--partition=x"), Some("use slurm.partition")),
+            (build_extra("--partition=x"), None),
+            (build_extra("--time=90"), None),
+            (build_extra("--array=1"), Some("--array is set for every job")),
+            (build_extra("-p"), Some("expected a long option")),
             (extra("--time=1"), Some("use slurm.time_limit_min")),
             (Slurm { poll_ms: 0, ..Slurm::default() }, Some("must be at least 1")),
             (Slurm { account: Some(String::new()), ..Slurm::default() }, Some("must not be empty")),
@@ -209,7 +248,10 @@ mod tests {
             restart_on = ["preempted", "requeued", "node-fail", "time-limit", "cancelled", "lost"]"#;
         let read: Slurm = crate::definition::from_toml(all).expect("a table");
         assert_eq!(read, Slurm { account: Some("a".into()), ..Slurm::default() });
+        let read: Slurm = crate::definition::from_toml("build = \"job\"").expect("a table");
+        assert_eq!(read, Slurm { build: BuildWhere::Job, ..Slurm::default() });
         for (text, says) in [
+            ("build = \"jobs\"", "did you mean `job`?"),
             ("acount = \"a\"", "did you mean `account`?"),
             ("restart_on = [\"lots\"]", "did you mean `lost`?"),
         ] {

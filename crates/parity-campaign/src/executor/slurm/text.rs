@@ -2,11 +2,13 @@
 
 use serde_json::Value;
 
+use crate::executor::job_id::JobId;
+
 /// A job as Slurm knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Job {
-    /// Its number.
-    pub(crate) id: u64,
+    /// Its name among jobs. A whole array that was cancelled before any of it ran has no tasks.
+    pub(crate) id: JobId,
     /// Its name.
     pub(crate) name: String,
     /// What it does.
@@ -16,6 +18,16 @@ pub(crate) struct Job {
     /// Why it waits or ended, as Slurm words it.
     pub(crate) reason: String,
 }
+
+impl Job {
+    /// Whether it waited for a job that did not end well, so that it never runs.
+    pub(crate) fn never_runs(&self) -> bool {
+        matches!(self.state, JobState::Waiting | JobState::Cancelled) && self.reason == NEVER
+    }
+}
+
+/// The reason of a job that waited for one that did not end well.
+const NEVER: &str = "DependencyNeverSatisfied";
 
 /// What a job does, as far as a campaign must tell.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,20 +113,24 @@ pub(crate) enum TextError {
     },
 }
 
-/// The columns that [`queue`] reads, for `squeue -o`. A name never holds a `|`, a reason may.
-pub(crate) const COLUMNS: &str = "%A|%j|%T|%N|%r";
+/// The columns that [`queue`] reads, for `squeue --array -o`. A name never holds a `|`, a reason may.
+pub(crate) const COLUMNS: &str = "%F|%K|%j|%T|%N|%r";
 
-/// The lines of `squeue --noheader -o COLUMNS`.
+/// The lines of `squeue --array --noheader -o COLUMNS`.
 pub(crate) fn queue(text: &str) -> Result<Vec<Job>, TextError> {
     text.lines().filter(|line| !line.trim().is_empty()).map(queue_line).collect()
 }
 
 fn queue_line(line: &str) -> Result<Job, TextError> {
     let wrong = || TextError::Line { line: line.to_owned() };
-    let parts: Vec<&str> = line.trim().splitn(5, '|').collect();
-    let [id, name, state, nodes, reason] = parts[..] else { return Err(wrong()) };
+    let parts: Vec<&str> = line.trim().splitn(6, '|').collect();
+    let [number, task, name, state, nodes, reason] = parts[..] else { return Err(wrong()) };
+    let task = match no_null(task).as_str() {
+        "" => None,
+        task => Some(task.parse().map_err(|_| wrong())?),
+    };
     Ok(Job {
-        id: id.parse().map_err(|_| wrong())?,
+        id: JobId { number: number.parse().map_err(|_| wrong())?, task },
         name: name.to_owned(),
         state: JobState::parse(state),
         nodes: no_null(nodes),
@@ -123,25 +139,61 @@ fn queue_line(line: &str) -> Result<Job, TextError> {
 }
 
 fn no_null(text: &str) -> String {
-    if matches!(text, "(null)" | "None" | "n/a") { String::new() } else { text.to_owned() }
+    if matches!(text, "(null)" | "None" | "n/a" | "N/A") { String::new() } else { text.to_owned() }
 }
 
 /// The document of `squeue --json`, whose state is a word in some versions and a list of words in others.
 pub(crate) fn queue_json(text: &str) -> Result<Vec<Job>, TextError> {
     let document: Value = serde_json::from_str(text)?;
     let jobs = document.get("jobs").and_then(Value::as_array).ok_or(TextError::Shape { what: "jobs" })?;
-    jobs.iter().map(job_json).collect()
+    let all: Vec<Vec<Job>> = jobs.iter().map(jobs_json).collect::<Result<_, _>>()?;
+    Ok(all.into_iter().flatten().collect())
 }
 
-fn job_json(job: &Value) -> Result<Job, TextError> {
+/// A job, or every task of an array that is still one entry because none of them has run.
+fn jobs_json(job: &Value) -> Result<Vec<Job>, TextError> {
     let word = |key: &str| job.get(key).and_then(Value::as_str).map(no_null).unwrap_or_default();
     let state = match job.get("job_state") {
         Some(Value::String(word)) => JobState::parse(word),
         Some(Value::Array(words)) => state_of_words(words),
         _ => return Err(TextError::Shape { what: "job_state" }),
     };
-    let id = job.get("job_id").and_then(Value::as_u64).ok_or(TextError::Shape { what: "job_id" })?;
-    Ok(Job { id, name: word("name"), state, nodes: word("nodes"), reason: word("state_reason") })
+    let own = job.get("job_id").and_then(Value::as_u64).ok_or(TextError::Shape { what: "job_id" })?;
+    let array = number_json(job.get("array_job_id")).filter(|number| *number > 0);
+    let of = |task: Option<u32>| Job {
+        id: JobId { number: array.unwrap_or(own), task },
+        name: word("name"),
+        state: state.clone(),
+        nodes: word("nodes"),
+        reason: word("state_reason"),
+    };
+    let task = number_json(job.get("array_task_id")).filter(|_| array.is_some());
+    let tasks = match task {
+        Some(task) => vec![u32::try_from(task).map_err(|_| TextError::Shape { what: "array_task_id" })?],
+        None => tasks(&word("array_task_string")).ok_or(TextError::Shape { what: "array_task_string" })?,
+    };
+    Ok(if tasks.is_empty() { vec![of(None)] } else { tasks.into_iter().map(|task| of(Some(task))).collect() })
+}
+
+/// A number, which some releases wrap in an object that says whether it is set.
+fn number_json(value: Option<&Value>) -> Option<u64> {
+    match value? {
+        Value::Object(wrapped) if wrapped.get("set") == Some(&Value::Bool(true)) => {
+            wrapped.get("number").and_then(Value::as_u64)
+        }
+        plain => plain.as_u64(),
+    }
+}
+
+/// The tasks of `0-3`, `1,4-6` or `0-9%2`; none of an empty text.
+fn tasks(text: &str) -> Option<Vec<u32>> {
+    let text = text.split('%').next().unwrap_or_default();
+    let mut found = Vec::new();
+    for part in text.split(',').filter(|part| !part.is_empty()) {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        found.extend(first.parse::<u32>().ok()?..=last.parse().ok()?);
+    }
+    Some(found)
 }
 
 /// A base state with flags: a job that is completing still runs, whatever it will have been.
