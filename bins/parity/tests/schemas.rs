@@ -8,6 +8,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 use testkit::{ROWS_TOML, StandIn};
 
+#[expect(dead_code, reason = "other tests edit bundles")]
 mod scene;
 
 use scene::schemas::{documents, faults, files};
