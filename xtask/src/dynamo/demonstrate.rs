@@ -151,7 +151,7 @@ impl Demonstrate {
 
     fn run_one(&self, parity: &Path, run: &Run, name: String) -> Result<Ended> {
         let evidence = self.out.join(&name);
-        let mut command = self.command(parity, &run.campaign, &evidence);
+        let mut command = self.command(parity, &run.campaign, &evidence)?;
         let start = Instant::now();
         let output = command.stdin(Stdio::null()).output().context("cannot start parity")?;
         let seconds = start.elapsed().as_secs();
@@ -163,19 +163,29 @@ impl Demonstrate {
         Ok(Ended { name, exit, seconds, missed: run.missed(exit, &said) })
     }
 
-    fn command(&self, parity: &Path, campaign: &str, evidence: &Path) -> Command {
+    fn command(&self, parity: &Path, campaign: &str, evidence: &Path) -> Result<Command> {
         let mut command = Command::new(parity);
         let file = root().join(format!("testdata/campaigns/{campaign}.toml"));
+        let takes_a_trace = takes_a_trace(&file)?;
         command.arg("run").arg("--campaign").arg(file).arg("--repo").arg(&self.repository);
         command.arg("--out").arg(evidence).arg("--artifacts").arg(self.out.join("artifacts"));
-        if let Some(trace) = &self.trace {
+        if let Some(trace) = self.trace.as_ref().filter(|_| takes_a_trace) {
             command.arg("--trace").arg(trace);
         }
         if let Some(seed) = &self.seed {
             command.arg("--seed").arg(seed);
         }
-        command
+        Ok(command)
     }
+}
+
+/// Whether a campaign's trace comes from outside; that of a preflight lies in the repository.
+fn takes_a_trace(campaign: &Path) -> Result<bool> {
+    let name = || campaign.display().to_string();
+    let text = fs::read_to_string(campaign).with_context(name)?;
+    let file: toml::Table = text.parse().with_context(name)?;
+    let trace = file.get("trace").and_then(toml::Value::as_table).with_context(name)?;
+    Ok(!trace.contains_key("repository_file"))
 }
 
 /// The exit code of an inconclusive campaign.
@@ -278,6 +288,8 @@ mod tests {
             for run in &demonstration.runs {
                 let file = root().join(format!("testdata/campaigns/{}.toml", run.campaign));
                 assert!(file.is_file(), "{}", file.display());
+                let is_preflight = run.campaign.ends_with("-preflight");
+                assert_eq!(takes_a_trace(&file).unwrap(), !is_preflight, "{}", run.campaign);
                 assert!(
                     !run.exit.is_empty() && !run.says.is_empty(),
                     "{}: it asks for nothing",
