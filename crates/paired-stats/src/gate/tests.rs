@@ -101,6 +101,13 @@ fn definitions_that_cannot_decide_are_refused() {
 
 /// Bounds exist for five pairs, and nothing can be said about dependence among them.
 #[test]
+fn a_prepared_gate_tells_what_it_was_prepared_from() {
+    let mut given = gate(30);
+    given.limit_ratio = 1.25;
+    assert_eq!(given.clone().prepare().unwrap().definition(), &given);
+}
+
+#[test]
 fn pairs_that_nobody_examined_do_not_decide() {
     let mut few = Gate { corroborate: false, ..gate(6) };
     let judged = few.judge(&sample(&scattered(6, 1.0, 0.01))).unwrap();
