@@ -56,7 +56,7 @@ pub(crate) struct RunArgs {
     /// Where the evidence goes; must not exist
     #[arg(long, value_name = "DIR")]
     pub(crate) out: PathBuf,
-    /// What works the rows off: this process one by one, or one exclusive Slurm job each, all tasks of one array (docs/SLURM.md)
+    /// What works the rows off: this process, or one exclusive Slurm job each, all tasks of one array (docs/SLURM.md)
     #[arg(long, value_enum, default_value_t, value_name = "EXECUTOR")]
     pub(crate) executor: ExecutorArg,
     /// Submit every row, and one more job that resumes the campaign when all have ended; then leave

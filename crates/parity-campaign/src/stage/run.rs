@@ -334,7 +334,7 @@ mod tests {
     use super::*;
     use crate::definition::tests::good;
 
-    /// Writes who ran: the program's own argument list ends with the two files.
+    /// Writes where it ran into the timing file.
     const HARNESS: &str = "#!/bin/sh
 printf '{}' > report.jsonl
 printf '{\"row\":\"%s\"}' \"$PWD\" > timing.jsonl
