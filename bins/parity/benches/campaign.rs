@@ -152,8 +152,7 @@ fn resuming() -> Result<bool> {
     let wall_s = start.elapsed().as_secs_f64();
     ended(&output)?;
     let samples: f64 = samples_s(&scene)?.iter().skip(before).sum();
-    // What samples cost beyond themselves is the business of the first target.
-    Ok(line("resume beyond its samples, s", RESUME_S, wall_s - samples * MEASURING_RATIO))
+    Ok(line("resume beyond its samples, s", RESUME_S, wall_s - samples))
 }
 
 /// Attempts that ended, by the journal.

@@ -361,4 +361,4 @@ fn to_f64(count: u64) -> f64 {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

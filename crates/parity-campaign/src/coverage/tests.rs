@@ -14,7 +14,7 @@ const QUEUED: &str = "dynamo-1.6.1-vllm-queued";
 const TOTALS: WorkloadTotals = WorkloadTotals { requests: 40, input_tokens: 86_904, output_tokens: 21_004 };
 const REVIEWED: &str = "/planner/html_report_path";
 
-fn row(name: &str) -> Row {
+pub(crate) fn row(name: &str) -> Row {
     let (block_size, num_gpu_blocks, max_num_seqs, max_num_batched_tokens, band) = match name {
         VA => (64, 225, 16, 8192, (1, 3)),
         VD => (64, 162, 16, 8192, (10, 20)),
