@@ -243,6 +243,22 @@ mod tests {
         check(&both, &[("x", 2, &[]), ("b", 1, &[])], 0);
     }
 
+    /// However many shapes differ, a pointer is held against all of them.
+    #[test]
+    fn a_record_is_not_called_broad_for_lack_of_room() {
+        let report = |value: u32| {
+            let members: Vec<String> = (0..2_000).map(|i| format!("\"k{i:04}\":{{\"x\":{value}}}")).collect();
+            format!("{{{}}}", members.join(","))
+        };
+        let (left, right) = (report(1), report(2));
+        let reports = [left.as_bytes(), right.as_bytes()];
+        let records = [record("last", "row", &["/k1999/x"]), record("all", "row", &["/*/x"])];
+        let found = cover(&records, "row", reports, &Rules::default()).expect("two reports");
+        assert_eq!((found.records[0].covers, found.uncovered_total), (1, 0));
+        assert!(found.records[0].over_broad.is_empty());
+        assert_eq!(found.records[1].over_broad, ["/*/x"], "no shape has a star there");
+    }
+
     #[test]
     fn only_a_test_that_fails_before_and_passes_after_proves() {
         for (baseline, candidate, expected) in [
