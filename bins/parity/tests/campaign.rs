@@ -912,7 +912,7 @@ fn a_proved_exception_covers_its_difference_and_nothing_else() {
         &says(&["**stale**", "covered by no record: 1", "`/summary/max_itl_ms`: 1"]),
     );
     let tests_run =
-        |stage: &Scene| journal_kinds(&stage.out()).filter(|kind| kind == "exception.test").count();
+        |stage: &Stage| journal_kinds(&stage.out()).filter(|kind| kind == "exception.test").count();
     assert_eq!((tests_run(&stage), tests_run(&stale)), (2, 0), "what covers nothing needs no proof");
     let carried = "[[regression_test.file]]\npath = \"new/it\"\ntext = \"x\"\n";
     excepted_with(
