@@ -630,6 +630,11 @@ fn kill_and_resume(stage: &Stage, moments: &[Moment]) {
         child.kill().expect("a signal");
         child.wait().expect("it ends");
         killed += 1;
+        // Between the seal and the exit: everything is written, there is nothing to resume, and the checks below hold it
+        // to that.
+        if stage.out().join("manifest.json").exists() {
+            break Some(0);
+        }
         if stage.out().join("journal.jsonl").exists() {
             arguments = stage.resume_arguments();
             resumed += 1;
