@@ -630,14 +630,10 @@ fn kill_and_resume(stage: &Stage, moments: &[Moment]) {
         child.kill().expect("a signal");
         child.wait().expect("it ends");
         killed += 1;
-        // Between the seal and the exit: everything is written, there is nothing to resume, and the checks below hold it
-        // to that.
-        if stage.out().join("manifest.json").exists() {
-            break Some(0);
-        }
         if stage.out().join("journal.jsonl").exists() {
             arguments = stage.resume_arguments();
-            resumed += 1;
+            // A kill between the seal and the exit leaves nothing to go on with.
+            resumed += u32::from(!stage.out().join("manifest.json").exists());
         }
     };
     let said = fs::read_to_string(&said).expect("what was said");
@@ -762,6 +758,35 @@ fn a_changed_campaign_is_not_resumed() {
     resume(4, "records/place.json");
     fs::write(&place, &text).expect("undone");
     parity().arg("resume").arg("--campaign").arg(&campaign).arg(stage.folder.path()).assert().code(4);
+}
+
+#[test]
+fn a_campaign_that_came_to_its_end_is_resumed_by_saying_so() {
+    let stage = Scene::honest().set_up();
+    let ran = parity().args(stage.arguments()).output().expect("the command runs");
+    assert!(matches!(ran.status.code(), Some(0 | 3)), "{}", String::from_utf8_lossy(&ran.stderr));
+    let manifest = fs::read(stage.out().join("manifest.json")).expect("a manifest");
+    let again = parity().args(stage.resume_arguments()).output().expect("the command runs");
+    assert_eq!((again.status.code(), &again.stdout), (ran.status.code(), &ran.stdout));
+    let said = String::from_utf8_lossy(&again.stderr);
+    assert!(said.contains("nothing is left to do"), "{said}");
+    assert_eq!(fs::read(stage.out().join("manifest.json")).expect("a manifest"), manifest);
+
+    let resume = |says: &str| {
+        parity().args(stage.resume_arguments()).assert().code(4).stderr(predicates::str::contains(says));
+    };
+    let campaign = stage.folder.path().join("campaign.toml");
+    let text = fs::read_to_string(&campaign).expect("a campaign");
+    fs::write(&campaign, text.replace("time_limit_s = 20", "time_limit_s = 21")).expect("a change");
+    resume("this campaign began with");
+    fs::write(&campaign, text).expect("undone");
+    let place = stage.out().join("records/place.json");
+    let text = fs::read_to_string(&place).expect("a record");
+    fs::write(&place, text.replacen("\"kernel\": \"", "\"kernel\": \"other ", 1)).expect("a change");
+    resume("was altered since");
+    fs::write(&place, text).expect("undone");
+    fs::write(stage.out().join("manifest.json"), b"{").expect("a change");
+    resume("manifest.json");
 }
 
 #[test]

@@ -3,14 +3,16 @@
 use std::path::{Path, PathBuf};
 
 use cpu_placement::CancelToken;
+use evidence::{Manifest, ManifestError};
 
-use crate::context::{Context, Options, Progress, Purpose, STARTED, Started};
+use crate::context::{Context, Options, Progress, Purpose, STARTED, Started, same_file};
 use crate::definition::{AUTHORITATIVE_METRIC, CampaignFile, Definition, Engine, Row, Topology};
 use crate::error::{At, CampaignError, Cause, with_causes};
 use crate::exception::Exception;
 use crate::executor::Executor;
 use crate::executor::slurm::{self, Detached, Driver};
 use crate::lifecycle::LifecycleRecord;
+use crate::recompute::{read_report, recompute};
 use crate::record::{
     Both, BuildRecord, ExceptionReport, FailureRecord, Measurable, MeasureRecord, PerformanceVerdict,
     PinRecord, PlaceRecord, RowNode, RowOutcome, RowRecord,
@@ -48,17 +50,44 @@ pub fn run_campaign(
 /// is taken twice. Artifacts, checkouts and the window are made again where they are gone, and must be the same. `file` must
 /// be the campaign file that the campaign began with.
 ///
+/// A campaign that came to its end is left as it is: its evidence is verified, its verdicts are computed again, and its report
+/// is returned. So a kill after the last record loses nothing, and resuming until it succeeds ends.
+///
 /// # Errors
 ///
-/// As for [`run_campaign`]; and the bundle is sealed, is another campaign's, or something that the campaign began with is no
-/// longer the same: an artifact, the trace, the host, the placement.
+/// As for [`run_campaign`]; and the bundle is another campaign's, or something that the campaign began with is no longer the
+/// same: an artifact, the trace, the host, the placement; or the campaign came to its end and its evidence was altered since.
 pub fn resume_campaign(
     file: &CampaignFile,
     options: &Options,
     cancel: &CancelToken,
     progress: &mut dyn Progress,
 ) -> Result<Report, CampaignError> {
-    finish(Context::resume(file, options, cancel, progress)?, &[])
+    match evidence::read_manifest(&options.out) {
+        Ok(manifest) => concluded(file, options, &manifest, progress),
+        Err(ManifestError::NotSealed) => finish(Context::resume(file, options, cancel, progress)?, &[]),
+        Err(error) => Err(error).at(Stage::Pin, Cause::BadInput),
+    }
+}
+
+/// The report of a campaign that came to its end, if it is this one and its evidence still says the same.
+fn concluded(
+    file: &CampaignFile,
+    options: &Options,
+    manifest: &Manifest,
+    progress: &mut dyn Progress,
+) -> Result<Report, CampaignError> {
+    let refuse = |message: &str| CampaignError::new(Stage::Report, Cause::BadInput, message);
+    if let Some(began) = manifest.files.iter().find(|recorded| recorded.path == "campaign.toml") {
+        same_file(file, began.sha256).map_err(|message| refuse(&message))?;
+    }
+    let verification = evidence::verify(&options.out).at(Stage::Report, Cause::BadInput)?;
+    let report = read_report(&options.out).at(Stage::Report, Cause::BadInput)?;
+    if !verification.is_intact() || !recompute(&options.out).at(Stage::Report, Cause::BadInput)?.agrees() {
+        return Err(refuse("the campaign came to its end and was altered since; `parity verify` names what"));
+    }
+    progress.note("the campaign had come to its end and its evidence is intact: nothing is left to do");
+    Ok(report)
 }
 
 /// Builds or lets a job build, gives every row to Slurm, and leaves: a job that waits for all of them resumes the campaign. `campaign` is the file

@@ -93,6 +93,15 @@ pub(crate) struct Started {
 /// The folder below the scratch folder that survives a resume, because builds take long.
 pub(crate) const ARTIFACTS: &str = "artifact";
 
+/// A changed campaign file is a new campaign (I2).
+pub(crate) fn same_file(file: &CampaignFile, began: Sha256) -> Result<(), String> {
+    let found = file.sha256;
+    if found == began {
+        return Ok(());
+    }
+    Err(format!("the campaign file has digest {found}, this campaign began with {began}"))
+}
+
 /// What a campaign tells whoever watches it.
 pub trait Progress {
     /// A stage begins.
@@ -205,12 +214,8 @@ impl<'a> Context<'a> {
             return Err(CampaignError::new(Stage::Pin, Cause::BadInput, message));
         }
         let Some(recorded) = self.bundle.file("campaign.toml") else { return Ok(()) };
-        if recorded.sha256 == self.file.sha256 {
-            return Ok(());
-        }
-        let (found, began) = (self.file.sha256, recorded.sha256);
-        let message = format!("the campaign file has digest {found}, this campaign began with {began}");
-        Err(CampaignError::new(Stage::Pin, Cause::BadInput, message))
+        same_file(self.file, recorded.sha256)
+            .map_err(|message| CampaignError::new(Stage::Pin, Cause::BadInput, message))
     }
 
     pub(crate) fn remove_all_but_artifacts(&self) -> std::io::Result<()> {
