@@ -157,6 +157,8 @@ pub(crate) fn judgement_text(judged: &Judgement) -> String {
         let (passes, fails) = (resolution.passes_up_to_ratio, resolution.fails_above_ratio);
         line(format!("  with this noise a median up to {passes:.4} passes and one above {fails:.4} fails"));
     }
+    let equal = readers.equal_pass_probability * 100.0;
+    line(format!("  with this noise equal programs pass in {equal:.0} of 100 runs"));
     line(format!("sample {}", judged.sample_sha256));
     page
 }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::random::Stream;
-use crate::rank::Probability;
+use crate::rank::{Probability, at_least};
 
 /// Settings of the numbers for readers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,6 +71,9 @@ pub struct ForReaders {
     pub smallest_ratio: f64,
     /// The largest ratio.
     pub largest_ratio: f64,
+    /// The probability that two equal programs would pass, from 0 to 1, if their pairs were independent and spread like these.
+    /// Where it is small, the measurement could hardly have passed whatever it measured: it needs less noise or more pairs.
+    pub equal_pass_probability: f64,
 }
 
 /// The mean of the two middle values, or the middle one.
@@ -138,6 +141,20 @@ pub(crate) fn resolution(point: f64, lower: f64, upper: f64, limit: f64, count: 
     }
 }
 
+/// The chance that the ratio at `rank` is at most the limit, for as many independent ratios of equal programs.
+///
+/// These ratios, moved to a median of one, and their inverses, since equal programs can change places, stand for the
+/// distribution. How many of so many are at most the limit is binomial.
+pub(crate) fn equal_pass_probability(log_ratios: &[f64], limit: f64, rank: usize) -> f64 {
+    let mut sorted = log_ratios.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let (median, limit) = (median_of_sorted(&sorted), limit.ln());
+    let within = |log: &f64| usize::from(log - median <= limit) + usize::from(median - log <= limit);
+    let count = sorted.len();
+    let share = sorted.iter().map(within).sum::<usize>() as f64 / (2 * count) as f64;
+    at_least(rank, count, share)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -166,5 +183,29 @@ mod tests {
         assert_eq!(found.pairs_to_decide_this_median, Some(15));
         assert!((found.passes_up_to_ratio - 1.05).abs() < 1e-12);
         assert_eq!(resolution(1.05, 1.0, 1.1, 1.05, 60).pairs_to_decide_this_median, None);
+    }
+
+    #[test]
+    fn equal_programs_pass_as_often_as_their_spread_allows() {
+        let even = |step: f64| -> Vec<f64> { (-30..=30).map(|at| f64::from(at) * step).collect() };
+        // All within the limit, wherever their median is; none within a limit that no median reaches.
+        let moved: Vec<f64> = even(0.001).iter().map(|log| log + 0.2).collect();
+        assert!((equal_pass_probability(&moved, 1.05, 37) - 1.0).abs() < 1e-12);
+        assert!(equal_pass_probability(&even(0.001), 0.9, 37).abs() < 1e-12);
+        // Evenly from -0.2 to 0.2: 0.0488 and the 37 steps below it and above -0.2 are 38 of 61.
+        let spread = equal_pass_probability(&even(0.2 / 30.0), 1.05, 37);
+        let share = 38.0 / 61.0;
+        let chance = |k: u32| {
+            let ways = (0..k).fold(1.0, |ways, i| ways * f64::from(61 - i) / f64::from(i + 1));
+            ways * f64::powi(share, i32::try_from(k).unwrap()) * f64::powi(1.0 - share, 61 - i32::try_from(k).unwrap())
+        };
+        let expected: f64 = (37..=61).map(chance).sum();
+        assert!((spread - expected).abs() < 1e-12, "{spread} {expected}");
+        // One-sided noise counts for both arms.
+        let one_sided: Vec<f64> = (0..60).map(|at| if at < 31 { 0.0 } else { 0.3 }).collect();
+        let mirrored: Vec<f64> = one_sided.iter().map(|log| -log).collect();
+        let chance = equal_pass_probability(&one_sided, 1.05, 37);
+        assert!((0.5..0.999).contains(&chance), "{chance}");
+        assert!((chance - equal_pass_probability(&mirrored, 1.05, 37)).abs() < 1e-12);
     }
 }

@@ -360,7 +360,7 @@ impl PreparedGate {
             method,
             metric: sample.metric().to_owned(),
             limit_ratio: self.gate.limit_ratio,
-            for_readers: self.for_readers(&sorted, &log_ratios, &order_statistics),
+            for_readers: self.for_readers(&sorted, &log_ratios, &order_statistics, &dependence_aware),
             order_statistics,
             dependence_aware,
             dependence,
@@ -420,8 +420,22 @@ impl PreparedGate {
         }
     }
 
-    fn for_readers(&self, sorted: &[f64], log_ratios: &[f64], estimate: &Estimate) -> ForReaders {
+    /// The rank that a passing ratio must have, at least; none if no bound is far enough out.
+    fn passing_rank(&self, exact: &Estimate, wide: &Estimate) -> Option<usize> {
+        let (exact, wide) = (exact.upper?.rank, wide.upper.map(|bound| bound.rank));
+        if self.gate.corroborate { wide.map(|wide| wide.max(exact)) } else { Some(exact) }
+    }
+
+    fn for_readers(
+        &self,
+        sorted: &[f64],
+        log_ratios: &[f64],
+        estimate: &Estimate,
+        wide: &Estimate,
+    ) -> ForReaders {
         let limit = self.gate.limit_ratio;
+        let no_alarm = 1.0 - self.gate.diagnostics.row_false_alarm_rate();
+        let passes = |rank| effect::equal_pass_probability(log_ratios, limit, rank) * no_alarm;
         let (point, count) = (estimate.point_ratio, estimate.count);
         let resolution = estimate
             .lower
@@ -433,6 +447,7 @@ impl PreparedGate {
             resolution,
             smallest_ratio: sorted[0],
             largest_ratio: sorted[sorted.len() - 1],
+            equal_pass_probability: self.passing_rank(estimate, wide).map_or(0.0, passes),
         }
     }
 }

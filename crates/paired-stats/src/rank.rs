@@ -128,6 +128,15 @@ impl Tails {
     }
 }
 
+/// The probability that at least `rank` of `count` independent values are among a share of their distribution.
+pub(crate) fn at_least(rank: usize, count: usize, share: f64) -> f64 {
+    match Probability::new(share) {
+        Ok(share) => Tails::new(count, share).at_least(rank),
+        // All of them are, or none.
+        Err(_) => f64::from(u8::from(share >= 1.0 && rank <= count || rank == 0)),
+    }
+}
+
 /// The largest rank in `1..=count` for which a decreasing predicate holds.
 fn last_true(count: usize, holds: impl Fn(usize) -> bool) -> Option<usize> {
     let (mut good, mut bad) = (0, count + 1);

@@ -48,10 +48,8 @@ struct Run {
     says: Vec<String>,
     /// What it must not say.
     never: Vec<String>,
-    /// How often it is run.
+    /// How often it is run; of these, no more may end inconclusive than the reports themselves lead to expect.
     times: usize,
-    /// Of these, how many may end inconclusive.
-    inconclusive_at_most: usize,
 }
 
 /// How one run ended.
@@ -60,7 +58,22 @@ struct Ended {
     exit: Option<i32>,
     seconds: u64,
     missed: Vec<String>,
+    measured: Vec<Measured>,
 }
+
+/// A row that was measured, as its report has it.
+#[derive(Debug, PartialEq)]
+struct Measured {
+    row: String,
+    verdict: String,
+    /// The median ratio, the lower bound, and the upper bound.
+    ratios: [f64; 3],
+    /// How often equal revisions would pass with this noise.
+    equal_pass_probability: f64,
+}
+
+/// So rarely more campaigns of a series end inconclusive than is accepted.
+const RARELY: f64 = 0.003;
 
 impl Demonstrate {
     /// Reads the arguments after `demonstrate`; `None` when help was asked for.
@@ -103,7 +116,7 @@ impl Demonstrate {
                 ended.extend(self.run_all(&parity, demonstration, run)?);
             }
         }
-        print!("{}", table(&ended));
+        print!("{}{}", table(&ended), measured_table(&ended));
         Ok(ended.iter().all(|end| end.missed.is_empty()))
     }
 
@@ -137,14 +150,9 @@ impl Demonstrate {
             eprintln!("demonstration {}: {name}: {}", demonstration.name, demonstration.what);
             ended.push(self.run_one(parity, run, name)?);
         }
-        let inconclusive = ended.iter().filter(|end| end.exit == Some(INCONCLUSIVE)).count();
-        if run.times > 1
-            && inconclusive > run.inconclusive_at_most
-            && let Some(last) = ended.last_mut()
-        {
-            let missed =
-                format!("{inconclusive} of {} inconclusive, at most {}", run.times, run.inconclusive_at_most);
-            last.missed.push(missed);
+        if run.times > 1 {
+            let unlike = too_many_inconclusive(&ended);
+            ended.last_mut().into_iter().for_each(|last| last.missed.extend(unlike.clone()));
         }
         Ok(ended)
     }
@@ -160,7 +168,8 @@ impl Demonstrate {
         let file = self.out.join(format!("{name}.txt"));
         fs::write(&file, &said).with_context(|| format!("cannot write {}", file.display()))?;
         let exit = output.status.code();
-        Ok(Ended { name, exit, seconds, missed: run.missed(exit, &said) })
+        let measured = measured(&evidence.join("report.json"))?;
+        Ok(Ended { name, exit, seconds, missed: run.missed(exit, &said), measured })
     }
 
     fn command(&self, parity: &Path, campaign: &str, evidence: &Path) -> Result<Command> {
@@ -188,16 +197,71 @@ fn takes_a_trace(campaign: &Path) -> Result<bool> {
     Ok(!trace.contains_key("repository_file"))
 }
 
+/// The measured rows of a report; none where there is no report.
+fn measured(report: &Path) -> Result<Vec<Measured>> {
+    if !report.exists() {
+        return Ok(Vec::new());
+    }
+    let name = || report.display().to_string();
+    let bytes = fs::read(report).with_context(name)?;
+    rows_of(&serde_json::from_slice(&bytes).with_context(name)?).with_context(name)
+}
+
+fn rows_of(report: &serde_json::Value) -> Result<Vec<Measured>> {
+    let rows = report["measurements"].as_array().context("`measurements` is missing")?;
+    let read = |row: &serde_json::Value| {
+        let text = |key: &str| row[key].as_str().map(str::to_owned).with_context(|| format!("`{key}`"));
+        let number = |pointer: &str| {
+            row.pointer(pointer).and_then(serde_json::Value::as_f64).with_context(|| format!("`{pointer}`"))
+        };
+        Ok(Measured {
+            row: text("row")?,
+            verdict: text("verdict")?,
+            ratios: [number("/ratio/median")?, number("/ratio/lower")?, number("/ratio/upper")?],
+            equal_pass_probability: number("/judgement/for_readers/equal_pass_probability")?,
+        })
+    };
+    rows.iter().filter(|row| !row["judgement"].is_null()).map(read).collect()
+}
+
+/// Says so if more campaigns were inconclusive than their own noise leads to expect, but for one series in three hundred.
+fn too_many_inconclusive(ended: &[Ended]) -> Option<String> {
+    let inconclusive = ended.iter().filter(|end| end.exit == Some(INCONCLUSIVE)).count();
+    let passes = |end: &Ended| end.measured.iter().map(|row| row.equal_pass_probability).product::<f64>();
+    let stated: Vec<f64> = ended.iter().map(|end| 1.0 - passes(end)).collect();
+    let at_most = at_most(&stated);
+    let expected: f64 = stated.iter().sum();
+    eprintln!("{inconclusive} of {} inconclusive; {expected:.1} are expected of their noise", ended.len());
+    (inconclusive > at_most)
+        .then(|| format!("{inconclusive} of {} inconclusive, at most {at_most}", ended.len()))
+}
+
+/// How many of these events happen at most, but for rare cases; they are independent.
+fn at_most(probabilities: &[f64]) -> usize {
+    // The chances of each count; one event more moves some of each up.
+    let mut chances = vec![1.0];
+    for probability in probabilities {
+        chances.push(0.0);
+        for count in (0..chances.len()).rev() {
+            let before = if count == 0 { 0.0 } else { chances[count - 1] };
+            chances[count] = chances[count] * (1.0 - probability) + before * probability;
+        }
+    }
+    let beyond = |count: usize| chances[count + 1..].iter().sum::<f64>();
+    (0..probabilities.len()).find(|count| beyond(*count) < RARELY).unwrap_or(probabilities.len())
+}
+
 /// The exit code of an inconclusive campaign.
 const INCONCLUSIVE: i32 = 3;
 
 impl Run {
     fn read(table: &toml::Table) -> Result<Self> {
-        only(table, &["campaign", "exit", "says", "never", "times", "inconclusive_at_most"])?;
-        let number = |key: &str, default: usize| match table.get(key) {
-            None => Ok(default),
-            Some(value) => usize::try_from(value.as_integer().unwrap_or(-1))
-                .with_context(|| format!("`{key}` is not a count")),
+        only(table, &["campaign", "exit", "says", "never", "times"])?;
+        let times = match table.get("times") {
+            None => 1,
+            Some(value) => {
+                usize::try_from(value.as_integer().unwrap_or(-1)).context("`times` is not a count")?
+            }
         };
         let exit = table.get("exit").and_then(toml::Value::as_array).context("`exit` is not a list")?;
         let code = |value: &toml::Value| value.as_integer().and_then(|code| i32::try_from(code).ok());
@@ -206,8 +270,7 @@ impl Run {
             exit: exit.iter().map(code).collect::<Option<_>>().context("`exit` is not a list of codes")?,
             says: texts(table, "says")?,
             never: texts(table, "never")?,
-            times: number("times", 1)?,
-            inconclusive_at_most: number("inconclusive_at_most", 0)?,
+            times,
         })
     }
 
@@ -262,7 +325,7 @@ fn build_parity() -> Result<PathBuf> {
 /// One line per run.
 fn table(ended: &[Ended]) -> String {
     let mut out = String::from("| campaign | exit | wall s | |\n|---|---|---|---|\n");
-    for Ended { name, exit, seconds, missed } in ended {
+    for Ended { name, exit, seconds, missed, .. } in ended {
         let exit = exit.map_or_else(|| "signal".to_owned(), |exit| exit.to_string());
         let verdict = if missed.is_empty() {
             "as expected".to_owned()
@@ -270,6 +333,26 @@ fn table(ended: &[Ended]) -> String {
             format!("MISSED {}", missed.join("; "))
         };
         out += &format!("| {name} | {exit} | {seconds} | {verdict} |\n");
+    }
+    out
+}
+
+/// One line per measured row.
+fn measured_table(ended: &[Ended]) -> String {
+    if ended.iter().all(|end| end.measured.is_empty()) {
+        return String::new();
+    }
+    let mut out = String::from(
+        "\n| campaign | row | | ratio | lower | upper | equal revisions pass |\n|---|---|---|---|---|---|---|\n",
+    );
+    for end in ended {
+        for Measured { row, verdict, ratios: [median, lower, upper], equal_pass_probability } in &end.measured {
+            let equal = equal_pass_probability * 100.0;
+            let name = &end.name;
+            out += &format!(
+                "| {name} | {row} | {verdict} | {median:.5} | {lower:.5} | {upper:.5} | {equal:.0} % |\n"
+            );
+        }
     }
     out
 }
@@ -288,8 +371,7 @@ mod tests {
             for run in &demonstration.runs {
                 let file = root().join(format!("testdata/campaigns/{}.toml", run.campaign));
                 assert!(file.is_file(), "{}", file.display());
-                let is_preflight = run.campaign.ends_with("-preflight");
-                assert_eq!(takes_a_trace(&file).unwrap(), !is_preflight, "{}", run.campaign);
+                assert!(takes_a_trace(&file).unwrap(), "{}", run.campaign);
                 assert!(
                     !run.exit.is_empty() && !run.says.is_empty(),
                     "{}: it asks for nothing",
@@ -297,6 +379,8 @@ mod tests {
                 );
             }
         }
+        let fixture = root().join("testdata/campaigns/dynamo-1.5.0-1.5.1-preflight.toml");
+        assert!(!takes_a_trace(&fixture).unwrap());
         let unknown = choose(all, &["absent".to_owned()]).unwrap_err();
         assert_eq!(Stop::code_of(&unknown), 2);
     }
@@ -320,6 +404,44 @@ mod tests {
             let error = format!("{:#}", Run::read(&text.parse().unwrap()).unwrap_err());
             assert!(error.contains(says), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn a_series_is_held_against_its_own_noise() {
+        // Of twenty at 5 %, more than four end so in one series of 390.
+        assert_eq!(at_most(&[0.05; 20]), 4);
+        assert_eq!((at_most(&[]), at_most(&[0.0; 3]), at_most(&[1.0; 3])), (0, 0, 3));
+        assert_eq!(at_most(&[0.5, 0.001]), 1);
+
+        let report = serde_json::json!({ "measurements": [
+            { "row": "none", "verdict": "not-measured", "ratio": null, "judgement": null },
+            { "row": "one", "verdict": "inconclusive", "ratio": { "median": 1.0, "lower": 0.9, "upper": 1.1 },
+              "judgement": { "for_readers": { "equal_pass_probability": 0.25 } } },
+        ] });
+        let rows = rows_of(&report).unwrap();
+        assert_eq!(rows.len(), 1);
+        assert_eq!((&*rows[0].row, rows[0].ratios), ("one", [1.0, 0.9, 1.1]));
+        let text = serde_json::json!({ "measurements": [{ "row": "one", "verdict": "pass", "judgement": {} }] });
+        assert!(format!("{:#}", rows_of(&text).unwrap_err()).contains("`/ratio/median`"));
+
+        let end = |exit, equal_pass_probability| Ended {
+            name: "c-1".to_owned(),
+            exit: Some(exit),
+            seconds: 1,
+            missed: Vec::new(),
+            measured: vec![Measured {
+                row: "one".to_owned(),
+                verdict: "pass".to_owned(),
+                ratios: [1.0, 0.9, 1.1],
+                equal_pass_probability,
+            }],
+        };
+        let series = |passes| (0..20).map(|at| end(if at < 6 { 3 } else { 0 }, passes)).collect::<Vec<_>>();
+        assert_eq!(too_many_inconclusive(&series(0.95)), Some("6 of 20 inconclusive, at most 4".to_owned()));
+        assert_eq!(too_many_inconclusive(&series(0.8)), None);
+        let table = measured_table(&series(0.8));
+        assert_eq!(table.lines().nth(3), Some("| c-1 | one | pass | 1.00000 | 0.90000 | 1.10000 | 80 % |"));
+        assert_eq!(measured_table(&[]), "");
     }
 
     #[test]

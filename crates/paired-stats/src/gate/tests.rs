@@ -54,6 +54,41 @@ fn the_limit_decides() {
     check(1.09, "fail");
 }
 
+/// Campaigns of equal programs pass about as often as each of them states for its own noise.
+#[test]
+fn equal_programs_pass_as_often_as_stated() {
+    const CAMPAIGNS: u32 = 150;
+    let prepared = gate(60).prepare().unwrap();
+    let check = |name: &str, sd: f64, expected: std::ops::Range<f64>| {
+        let world = crate::World::all().iter().find(|world| world.name() == name).unwrap();
+        let (mut passed, mut stated) = (0, 0.0);
+        for campaign in 0..CAMPAIGNS {
+            let judged = prepared.judge(&world.noise("equal", campaign, 60, sd).at(1.0)).unwrap();
+            passed += u32::from(judged.verdict == Verdict::Pass);
+            stated += judged.for_readers.equal_pass_probability;
+        }
+        let (passed, stated) = (f64::from(passed) / f64::from(CAMPAIGNS), stated / f64::from(CAMPAIGNS));
+        assert!(expected.contains(&stated), "{name} {sd}: stated {stated:.3}");
+        // Three standard errors of a share of 150 are 0.12 at most.
+        assert!((passed - stated).abs() < 0.12, "{name} {sd}: {passed:.3} passed, stated {stated:.3}");
+    };
+    check("independent", 0.04, 0.9..1.0);
+    check("independent", 0.12, 0.5..0.9);
+    check("independent", 0.2, 0.2..0.6);
+    check("heavy-tailed", 0.12, 0.5..1.0);
+}
+
+#[test]
+fn without_a_bound_that_is_far_enough_out_equal_programs_never_pass() {
+    // One pair below the rank that dependence pushes outwards: the wide bound lies outside of the sample.
+    let drifting: Vec<f64> = (0..60).map(|at| 0.8 + f64::from(at) * 0.01).collect();
+    let judged = gate(60).judge(&sample(&drifting)).unwrap();
+    assert_eq!(judged.dependence_aware.upper, None);
+    assert!(judged.for_readers.equal_pass_probability.abs() < f64::EPSILON);
+    let alone = Gate { corroborate: false, ..gate(60) }.judge(&sample(&drifting)).unwrap();
+    assert!(alone.for_readers.equal_pass_probability > 0.0);
+}
+
 #[test]
 fn an_upper_bound_at_the_limit_passes_and_a_lower_bound_at_it_does_not_fail() {
     let exactly = sample(&[1.05; 60]);

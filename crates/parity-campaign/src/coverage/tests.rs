@@ -4,6 +4,8 @@ use super::*;
 use crate::canonical_report::tests::{edit, report};
 use crate::definition::{PressureBand, TransferTiming};
 
+mod edges;
+
 const VA: &str = "dynamo-1.5.1-vllm-aggregated";
 const VD: &str = "dynamo-1.5.1-vllm-disaggregated";
 const SA: &str = "dynamo-1.5.1-sglang-aggregated";

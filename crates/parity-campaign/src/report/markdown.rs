@@ -6,8 +6,8 @@ use crate::coverage::Coverage;
 use crate::lifecycle::{LifecycleEvidence, LifecycleOutcome};
 use crate::profile::{Profile, ProfileSummary};
 use crate::record::{
-    Both, BuildDifference, Classification, DifferenceRecord, ExceptionReport, MeasureRecord, PlaceRecord,
-    RowOutcome, RowRecord, Side,
+    Both, BuildDifference, Classification, DifferenceRecord, ExceptionReport, MeasureRecord,
+    PerformanceVerdict, PlaceRecord, RowOutcome, RowRecord, Side,
 };
 
 use super::Report;
@@ -152,9 +152,18 @@ fn performance_table(report: &Report, out: &mut String) -> fmt::Result {
     }
     writeln!(out, "\nPass: upper bound at most {}. Fail: lower bound above it.\n", report.limit_ratio)?;
     for row in report.measurements.iter().filter(|row| !row.reasons.is_empty()) {
-        writeln!(out, "- {}: {}", row.row, row.reasons.join("; "))?;
+        writeln!(out, "- {}: {}{}", row.row, row.reasons.join("; "), could_have_passed(row))?;
     }
     writeln!(out)
+}
+
+/// Of a row that could not be decided: whether that is because of the noise.
+fn could_have_passed(row: &MeasureRecord) -> String {
+    let inconclusive = row.verdict == PerformanceVerdict::Inconclusive;
+    row.judgement.as_ref().filter(|_| inconclusive).map_or_else(String::new, |judgement| {
+        let equal = judgement.for_readers.equal_pass_probability * 100.0;
+        format!("; pairs as noisy as these let equal revisions pass in {equal:.0} of 100 measurements")
+    })
 }
 
 fn performance_row(row: &MeasureRecord, out: &mut String) -> fmt::Result {
