@@ -197,7 +197,8 @@ mod tests {
         let share = 38.0 / 61.0;
         let chance = |k: u32| {
             let ways = (0..k).fold(1.0, |ways, i| ways * f64::from(61 - i) / f64::from(i + 1));
-            ways * f64::powi(share, i32::try_from(k).unwrap()) * f64::powi(1.0 - share, 61 - i32::try_from(k).unwrap())
+            ways * f64::powi(share, i32::try_from(k).unwrap())
+                * f64::powi(1.0 - share, 61 - i32::try_from(k).unwrap())
         };
         let expected: f64 = (37..=61).map(chance).sum();
         assert!((spread - expected).abs() < 1e-12, "{spread} {expected}");

@@ -346,7 +346,8 @@ fn measured_table(ended: &[Ended]) -> String {
         "\n| campaign | row | | ratio | lower | upper | equal revisions pass |\n|---|---|---|---|---|---|---|\n",
     );
     for end in ended {
-        for Measured { row, verdict, ratios: [median, lower, upper], equal_pass_probability } in &end.measured {
+        for Measured { row, verdict, ratios: [median, lower, upper], equal_pass_probability } in &end.measured
+        {
             let equal = equal_pass_probability * 100.0;
             let name = &end.name;
             out += &format!(
@@ -421,7 +422,8 @@ mod tests {
         let rows = rows_of(&report).unwrap();
         assert_eq!(rows.len(), 1);
         assert_eq!((&*rows[0].row, rows[0].ratios), ("one", [1.0, 0.9, 1.1]));
-        let text = serde_json::json!({ "measurements": [{ "row": "one", "verdict": "pass", "judgement": {} }] });
+        let text =
+            serde_json::json!({ "measurements": [{ "row": "one", "verdict": "pass", "judgement": {} }] });
         assert!(format!("{:#}", rows_of(&text).unwrap_err()).contains("`/ratio/median`"));
 
         let end = |exit, equal_pass_probability| Ended {

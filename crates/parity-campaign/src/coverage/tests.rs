@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::canonical_report::tests::{edit, report};
+use crate::canonical_report::value_text;
 use crate::definition::{PressureBand, TransferTiming};
 
 mod edges;
@@ -239,6 +240,22 @@ fn one_changed_field_fails_exactly_one_item() {
     });
     let wrong: Vec<String> = wrong.collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Whoever reads a finding looks there: at a place of the report, or at a pattern where many places together are wrong.
+#[test]
+fn a_finding_points_into_the_report() {
+    for (name, pointer, value, _) in ONE_FIELD {
+        let edited = edit(&report(name), pointer, value);
+        for (id, finding) in complaints(&coverage(name, &edited)) {
+            let is_pattern = finding.pointer.contains("/*/");
+            let is_there = value_text(&edited, &finding.pointer).is_some();
+            assert!(
+                finding.pointer.len() > 1 && (is_pattern || is_there),
+                "{pointer} = {value}: {id} {finding}"
+            );
+        }
+    }
 }
 
 #[test]

@@ -141,9 +141,7 @@ fn no_pressure_is_never_inside_a_band() {
         // A row that declares none has nothing of the kind, which is no proof either.
         let none = with_band(0, 0);
         assert_eq!(ids(&none), [""; 0], "{none}");
-        for id in
-            [ItemId::PressureBand, ItemId::CapacityEdge, ItemId::Readmitted, ItemId::NoCycling]
-        {
+        for id in [ItemId::PressureBand, ItemId::CapacityEdge, ItemId::Readmitted, ItemId::NoCycling] {
             let status = &none.item(id).expect("every item").status;
             assert!(matches!(status, Status::NotApplicable { .. }), "{name} {id}: {status:?}");
         }
@@ -229,7 +227,9 @@ fn one_time_is_not_the_course_of_time() {
         let (input, output) = (request["input_length"].clone(), request["output_length"].clone());
         let end = request["terminal_time_ms"].clone();
         set(report, "/per_request", json!([request]));
-        for member in ["/summary/num_requests", "/summary/completed_requests", "/coverage/per_request_records"] {
+        for member in
+            ["/summary/num_requests", "/summary/completed_requests", "/coverage/per_request_records"]
+        {
             set(report, member, 1);
         }
         set(report, "/summary/total_input_tokens", input);
