@@ -91,11 +91,86 @@ fn what_lies_on_a_bound_is_allowed() {
         set(report, "/coverage/pressure/records/3/state_before/active_blocks", 123);
         set(report, "/coverage/pressure/records/3/state_after/active_blocks", 123);
     });
+    // A request may lose its blocks at the very time it got them.
+    holds(VA, &|report| {
+        let admitted = report["per_request"][37]["admission_history"][0]["at_ms"].clone();
+        set(report, "/coverage/pressure/records/0/at_ms", admitted);
+    });
     // A source may be released by the last pass of all, when the replay has ended.
     holds(VD, &|report| {
         let last = report["coverage"]["kv_ingest"]["boundaries"]["pass_end"]["last_at_ms"].clone();
         set(report, "/per_request/3/source_released_ms", last);
     });
+}
+
+/// Every decision for one worker is one for another, and the requests say so too.
+fn moved(name: &str, from: u64, to: u64) -> Vec<u8> {
+    changed(name, |report| {
+        requests(report).for_each(|request| {
+            for route in request["routing_history"].as_array_mut().expect("routes") {
+                if route["logical_worker_id"] == from {
+                    route["logical_worker_id"] = to.into();
+                }
+            }
+            if request["decode_worker_idx"] == from {
+                request["decode_worker_idx"] = to.into();
+            }
+        });
+        for record in report["coverage"]["pressure"]["records"].as_array_mut().expect("records") {
+            if record["worker_id"] == from {
+                record["worker_id"] = to.into();
+            }
+        }
+    })
+}
+
+#[test]
+fn a_worker_that_was_never_chosen_is_noticed() {
+    let found = complaint(&coverage(VA, &moved(VA, 3, 2)));
+    assert_eq!(found, ("q2.every_worker", "3 agg workers".to_owned()));
+}
+
+#[test]
+fn a_worker_beyond_the_configured_ones_is_noticed() {
+    let coverage = coverage(VA, &moved(VA, 3, 4));
+    let [(ItemId::EveryWorker, finding)] = complaints(&coverage)[..] else { panic!("{coverage}") };
+    // Ten decisions, and the worker that they were taken from.
+    assert_eq!((&*finding.found, finding.occurrences), ("4", 11));
+}
+
+#[test]
+fn without_a_threshold_no_placement_may_be_queued() {
+    let mut row = row(QUEUED);
+    row.router_queue_threshold = None;
+    let edited =
+        changed(QUEUED, |report| set(report, "/metadata/router/config/router_queue_threshold", Value::Null));
+    let mut expectation = expectation(&row);
+    expectation.max_pressure_per_request = 4;
+    let coverage = Coverage::check(&edited, &expectation).expect("a report of a known layout");
+    let [(ItemId::Placements, finding)] = complaints(&coverage)[..] else { panic!("{coverage}") };
+    assert_eq!((&*finding.found, finding.occurrences), ("\"queued\"", 25));
+}
+
+#[test]
+fn nothing_is_admitted_before_it_leaves_the_queue() {
+    let route = "/per_request/20/routing_history/0";
+    let edited = changed(QUEUED, |report| {
+        let entered = report.pointer(&format!("{route}/queue_entered_at_ms")).and_then(Value::as_f64);
+        // The admission is at 28,926.7.
+        set(report, &format!("{route}/released_at_ms"), 28_927.0);
+        set(report, &format!("{route}/queue_wait_ms"), 28_927.0 - entered.expect("a time"));
+    });
+    assert_eq!(complaint(&coverage(QUEUED, &edited)), ("q2.placements", "28927.0".to_owned()));
+}
+
+#[test]
+fn a_completed_request_that_was_never_admitted_is_noticed() {
+    let edited = changed(VA, |report| {
+        set(report, "/per_request/3/admission_history", json!([]));
+        set(report, "/per_request/3/admission_count", 0);
+        set(report, "/per_request/3/first_admit_ms", Value::Null);
+    });
+    assert_eq!(complaint(&coverage(VA, &edited)), ("q2.admissions", "no agg admission".to_owned()));
 }
 
 #[test]
