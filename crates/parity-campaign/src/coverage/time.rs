@@ -72,13 +72,9 @@ fn within(context: &Context<'_>, at: usize, request: &Request, check: &mut Check
 fn admissions_at_one_time(context: &Context<'_>, at: usize, request: &Request, check: &mut Check) {
     let history = context.report.admissions(request);
     for (index, admission) in history.iter().enumerate() {
-        let alike = |other: &&Admission| other.pool == admission.pool && same(other.at_ms, admission.at_ms);
-        let count = history[..=index]
-            .iter()
-            .rev()
-            .take_while(|other| same(other.at_ms, admission.at_ms))
-            .filter(alike);
-        let count = count.count() as u64;
+        let until_now = history[..=index].iter().rev();
+        let at_one_time = until_now.take_while(|other| same(other.at_ms, admission.at_ms));
+        let count = at_one_time.filter(|other| other.pool == admission.pool).count() as u64;
         check.expect(count <= MAX_ADMISSIONS_AT_ONE_TIME, || {
             let pointer = format!("/per_request/{at}/admission_history/{index}/at_ms");
             let seen = Seen::Derived(format!("admission {count} at {:?}", admission.at_ms));

@@ -297,7 +297,14 @@ fn a_tier_that_was_never_used_is_no_other_tier() {
 /// A report of one request has one admission: whether time went on in between is not shown.
 #[test]
 fn one_time_is_not_the_course_of_time() {
-    let one = changed(VA, |report| {
+    let totals = WorkloadTotals { requests: 1, input_tokens: 1501, output_tokens: 617 };
+    let time_of = |bytes: &[u8]| {
+        let coverage = check(bytes, &row(VA), totals);
+        let time = coverage.item(ItemId::VirtualTime).expect("every item");
+        let Status::Failed { finding } = &time.status else { panic!("{coverage}") };
+        (finding.pointer.clone(), finding.found.clone(), finding.occurrences)
+    };
+    let only_one = |report: &mut Value| {
         let request = report["per_request"][3].clone();
         let (input, output) = (request["input_length"].clone(), request["output_length"].clone());
         let end = request["terminal_time_ms"].clone();
@@ -314,12 +321,39 @@ fn one_time_is_not_the_course_of_time() {
         set(report, "/summary/first_admission_prefix_cache_reused_ratio", 0.0);
         set(report, "/coverage/pressure/records", json!([]));
         set(report, "/coverage/pressure/vllm_preemptions_total", 0);
+    };
+    let times = "/per_request/*/admission_history/*/at_ms".to_owned();
+    assert_eq!(time_of(&changed(VA, only_one)), (times, "1 distinct times".to_owned(), 1));
+    // All at once, and consistently so.
+    let all_at_once = changed(VA, |report| {
+        only_one(report);
+        set(report, "/summary/duration_ms", 0.0);
+        let request = "/per_request/0";
+        set(report, &format!("{request}/admission_history/0/at_ms"), 0.0);
+        for member in
+            ["arrival_time_ms", "first_admit_ms", "first_token_ms", "last_token_ms", "terminal_time_ms"]
+        {
+            set(report, &format!("{request}/{member}"), 0.0);
+        }
     });
-    let totals = WorkloadTotals { requests: 1, input_tokens: 1501, output_tokens: 617 };
-    let coverage = check(&one, &row(VA), totals);
-    let time = coverage.item(ItemId::VirtualTime).expect("every item");
-    let Status::Failed { finding } = &time.status else { panic!("{coverage}") };
-    assert_eq!((&*finding.found, finding.occurrences), ("1 distinct times", 1));
+    assert_eq!(time_of(&all_at_once), ("/summary/duration_ms".to_owned(), "0.0".to_owned(), 2));
+}
+
+#[test]
+fn a_row_in_which_nothing_was_handed_over_is_noticed() {
+    let edited = changed(VD, |report| {
+        set(report, "/summary/completed_requests", 0);
+        requests(report).for_each(|request| {
+            request["terminal_status"] = json!("failed");
+            request["source_held_ms"] = Value::Null;
+        });
+    });
+    let coverage = coverage(VD, &edited);
+    let Status::Failed { finding } = &coverage.item(ItemId::HandoffComplete).expect("every item").status
+    else {
+        panic!("{coverage}")
+    };
+    assert_eq!((&*finding.found, finding.occurrences), ("no handoff", 1));
 }
 
 #[test]
