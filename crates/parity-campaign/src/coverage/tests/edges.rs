@@ -45,10 +45,10 @@ fn counters_are_what_the_reports_hold() {
 
 #[test]
 fn a_counter_of_times_does_not_count_equal_times() {
-    let counted = |member: &str| {
+    let counted = |pointer: &str| {
         let edited = changed(VD, |report| {
-            let first = report.pointer(&format!("/per_request/3/{member}")).expect("a time").clone();
-            set(report, "/per_request/3/source_released_ms", first);
+            let time = report.pointer(pointer).expect("a time").clone();
+            set(report, "/per_request/3/source_released_ms", time);
         });
         let coverage = coverage(VD, &edited);
         let count = |name: &str| match coverage.counter(name) {
@@ -61,12 +61,13 @@ fn a_counter_of_times_does_not_count_equal_times() {
             count("released_after_terminal"),
         ]
     };
-    let [at_decode, at_token, at_end] =
-        ["decode_admit_ms", "first_token_ms", "terminal_time_ms"].map(counted);
+    let [at_decode, at_token, at_end] = ["decode_admit_ms", "first_token_ms", "terminal_time_ms"]
+        .map(|member| counted(&format!("/per_request/3/{member}")));
     // Only the moment of the end is after the first token, and only there nothing is after the end.
     assert_eq!((at_token[1] + 1, at_decode[1]), (at_end[1], at_token[1]));
     assert_eq!((at_decode[0], at_decode[2]), (at_token[0], at_token[2]));
     assert_eq!(at_token[2], at_end[2]);
+    assert_eq!(counted("/summary/duration_ms")[2], at_end[2] + 1);
 }
 
 #[test]
