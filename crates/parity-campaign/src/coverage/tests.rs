@@ -101,6 +101,12 @@ const ONE_FIELD: &[(&str, &str, &str, &str)] = &[
     (VA, "/metadata/result_exclusions/3", r#""/summary/gpu_hours""#, "d2.exclusions"),
     (VA, "/metadata/result_exclusions/0", r#""/summary/max_itl_ms""#, "d2.exclusions"),
     (VA, "/metadata/result_exclusions", "[]", "d2.exclusions"),
+    (
+        VA,
+        "/metadata/result_exclusions",
+        r#"["/summary/wall_time_ms","/summary/processed_tokens_per_s","/planner/html_report_path"]"#,
+        "d2.exclusions",
+    ),
     (VA, "/metadata/execution/topology", r#""disaggregated""#, "row.declaration"),
     (VA, "/metadata/execution/num_workers", "5", "row.declaration"),
     (VD, "/metadata/execution/num_prefill_workers", "1", "row.declaration"),
