@@ -175,6 +175,20 @@ fn a_completed_request_that_was_never_admitted_is_noticed() {
 }
 
 #[test]
+fn a_pool_that_the_row_does_not_have_is_noticed() {
+    let renamed = changed(VA, |report| {
+        let config = report["metadata"]["engine_config"]["aggregated"].take();
+        set(report, "/metadata/engine_config", json!({ "decode": config }));
+    });
+    assert_eq!(complaint(&coverage(VA, &renamed)), ("row.declaration", "decode".to_owned()));
+    let only_one = changed(VD, |report| {
+        let config = report["metadata"]["engine_config"]["prefill"].take();
+        set(report, "/metadata/engine_config", json!({ "prefill": config }));
+    });
+    assert_eq!(complaint(&coverage(VD, &only_one)), ("row.declaration", "prefill".to_owned()));
+}
+
+#[test]
 fn as_many_free_blocks_as_one_pass_can_ask_for_are_no_edge() {
     let edited = changed(QUEUED, |report| {
         set(report, "/coverage/pressure/records/3/state_before/active_blocks", 122);
