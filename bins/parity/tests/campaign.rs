@@ -9,7 +9,7 @@ use assert_cmd::Command;
 use evidence::read_journal;
 use predicates::prelude::PredicateBooleanExt as _;
 use tempfile::TempDir;
-use testkit::{StandIn, TempRepository, campaign_toml, edit_pointer, reports, traces};
+use testkit::{EXCEPTION_TOML, StandIn, TempRepository, campaign_toml, edit_pointer, reports, traces};
 
 #[path = "scene/schemas.rs"]
 mod schemas;
@@ -855,38 +855,19 @@ fn check_recomputed(scene: &Scene, edits: &[(&str, &str, &str, &str)]) {
     }
 }
 
-/// An exception record for what [`excepted`] differs in; the candidate's sources have the new number in them.
-const RECORD: &str = r#"schema = "kvrp.exception.v1"
-name = "itl"
-pointers = ["/summary/max_itl_ms"]
-baseline_behavior = "b"
-why_incorrect = "w"
-candidate_behavior = "c"
-source_of_truth = "s"
-why_not_entropy = "e"
-downstream_impact = "d"
-disposition = "accepted"
-reviewer = "tests"
-date = "2026-01-01"
-[regression_test]
-proof = "tried"
-prepare = ["true"]
-command = ["sh", "-c", "echo tried; grep -rq 12.5625 ."]
-"#;
-
 /// A candidate that differs in one value of one row, and what its record is to be.
 fn excepted(edits: &[(&str, &str)], codes: &[i32], says: &[&str]) -> Stage {
     excepted_with("", edits, codes, says)
 }
 
-/// The same with something after the record.
-fn excepted_with(more: &str, edits: &[(&str, &str)], codes: &[i32], says: &[&str]) -> Stage {
+/// The campaign of [`excepted`], before it is run.
+fn set_up_excepted(more: &str, edits: &[(&str, &str)]) -> Stage {
     let changed = edit_pointer(reports::VLLM_AGGREGATED, "/summary/max_itl_ms", "12.5625");
     let mut scene =
         Scene::honest().edit("[measure.run]", "[measure]\nmeasure_differing_rows = true\n[measure.run]");
     scene.candidate = scene.candidate.with_report("vllm-aggregated", &changed);
     let stage = scene.set_up();
-    let mut record = RECORD.to_owned();
+    let mut record = EXCEPTION_TOML.to_owned();
     for (from, to) in edits {
         assert!(record.contains(from), "{from}");
         record = record.replacen(from, to, 1);
@@ -898,6 +879,12 @@ fn excepted_with(more: &str, edits: &[(&str, &str)], codes: &[i32], says: &[&str
     let sha256 = canonical_json::Sha256::of(record.as_bytes());
     let named = format!("[[exception]]\nfile = \"itl.toml\"\nsha256 = \"{sha256}\"\n[host]");
     fs::write(folder.join("campaign.toml"), campaign.replacen("[host]", &named, 1)).expect("a campaign");
+    stage
+}
+
+/// The same with something after the record.
+fn excepted_with(more: &str, edits: &[(&str, &str)], codes: &[i32], says: &[&str]) -> Stage {
+    let stage = set_up_excepted(more, edits);
     let output = parity().args(stage.arguments()).output().expect("the command runs");
     let text =
         format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -957,6 +944,21 @@ fn a_proved_exception_covers_its_difference_and_nothing_else() {
     excepted(&[broad], &[0, 3], &["`/summary/*` is wider than what differs"]);
     excepted(&[("pointers =", "rows = [\"absent\"]\npointers =")], &[4], &["row \"absent\""]);
     excepted(&[("\"accepted\"", "\"TO BE WRITTEN\"")], &[4], &["disposition: is still to be written"]);
+}
+
+/// Neither before the record of their row is written nor after.
+#[test]
+fn regression_tests_that_came_to_their_end_are_not_run_again_after_a_kill() {
+    let stage = set_up_excepted("", &[]);
+    let moment = |kind, records| Moment { kind, records, later: Duration::ZERO };
+    kill_and_resume(&stage, &[moment("exception.test", 2), moment("measure.", 3)]);
+    let report = parity_campaign::read_report(&stage.out()).expect("a report");
+    assert_eq!(report.sessions, 3, "it was to be killed twice");
+    assert_eq!(journal_kinds(&stage.out()).filter(|kind| kind == "exception.test").count(), 2);
+    let text = fs::read_to_string(stage.out().join("report.md")).expect("a report");
+    for said in ["semantic: **PASS_WITH_SEMANTIC_EXCEPTIONS**", "baseline failed, candidate passed"] {
+        assert!(text.contains(said), "{said:?} is not in\n{text}");
+    }
 }
 
 /// The demonstration's harness is a real simulation: its response to capacity is real.

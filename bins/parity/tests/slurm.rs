@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use slurm_scene::{HARMLESS, ROWS, Scene};
 use testkit::slurm::{Cluster, ClusterJob};
-use testkit::{StandIn, TempRepository};
+use testkit::{EXCEPTION_TOML, StandIn, TempRepository, edit_pointer, reports};
 
 mod slurm_scene;
 
@@ -488,4 +488,31 @@ fn artifacts_that_were_altered_are_not_used() {
     fs::write(&harness, bytes).expect("an edit");
     let (code, text) = scene.parity(&scene.resume_words());
     assert!(code == Some(5) && text.contains("it changed after it was recorded"), "{code:?}\n{text}");
+}
+
+/// A job has no checkouts: the tests of a record are run where the driver is, and settle what the job had to leave open.
+#[test]
+fn a_row_of_a_job_is_excepted_by_a_record_whose_test_proves_it() {
+    let changed = edit_pointer(reports::VLLM_AGGREGATED, "/summary/max_itl_ms", "12.5625");
+    let mut repository = TempRepository::new();
+    let commits = [
+        StandIn::new("").commit(&mut repository, "baseline"),
+        StandIn::new("").with_report("vllm-aggregated", &changed).commit(&mut repository, "candidate"),
+    ];
+    let sha256 = canonical_json::Sha256::of(EXCEPTION_TOML.as_bytes());
+    let named = format!("[[exception]]\nfile = \"itl.toml\"\nsha256 = \"{sha256}\"\n[host]");
+    let scene = Scene::over(2, repository, &commits, &[("[host]", &named)]);
+    fs::write(scene.path("itl.toml"), EXCEPTION_TOML).expect("a record");
+    let (code, text) = scene.parity(&scene.run_words());
+    assert!(matches!(code, Some(0 | 3)), "{code:?}\n{text}");
+    for said in [
+        "semantic: **PASS_WITH_SEMANTIC_EXCEPTIONS**",
+        "| vllm-aggregated | differs, excepted |",
+        "baseline failed, candidate passed",
+    ] {
+        assert!(text.contains(said), "{said:?} is not in\n{text}");
+    }
+    scene.check_finished();
+    let sides: Vec<Value> = scene.payloads("exception.test").iter().map(|run| run["side"].clone()).collect();
+    assert_eq!(sides, ["baseline", "candidate"], "once per campaign");
 }

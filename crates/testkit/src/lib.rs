@@ -40,4 +40,4 @@ pub use edit::{edit_pointer, insert_member, remove_pointer, value_at};
 pub use fixture::{reports, traces};
 pub use redact::Redactor;
 pub use repository::TempRepository;
-pub use standin::{ROWS_TOML, StandIn, campaign_toml};
+pub use standin::{EXCEPTION_TOML, ROWS_TOML, StandIn, campaign_toml};

@@ -91,6 +91,26 @@ pairs = 6
     )
 }
 
+/// An exception record, called `itl`, for a change of `/summary/max_itl_ms` to 12.5625 in any row. Its regression test
+/// passes where the sources have that number in them.
+pub const EXCEPTION_TOML: &str = r#"schema = "kvrp.exception.v1"
+name = "itl"
+pointers = ["/summary/max_itl_ms"]
+baseline_behavior = "b"
+why_incorrect = "w"
+candidate_behavior = "c"
+source_of_truth = "s"
+why_not_entropy = "e"
+downstream_impact = "d"
+disposition = "accepted"
+reviewer = "tests"
+date = "2026-01-01"
+[regression_test]
+proof = "tried"
+prepare = ["true"]
+command = ["sh", "-c", "echo tried; grep -rq 12.5625 ."]
+"#;
+
 /// A stand-in harness: a script, and the reports it writes by row.
 #[derive(Clone, Debug)]
 pub struct StandIn {
