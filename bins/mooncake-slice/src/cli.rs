@@ -141,12 +141,12 @@ fn exit_of_slice(error: &SliceError, interrupt: &Interrupt) -> Exit {
         | SliceError::TraceTooShort { .. }
         | SliceError::UnexpectedSource { .. }
         | SliceError::UnexpectedSlice { .. }
-        | SliceError::SourceChanged { .. } => Exit::BadInput,
-        SliceError::OutputExists { .. }
+        | SliceError::SourceChanged { .. }
+        | SliceError::OutputExists { .. }
         | SliceError::OutputNotRegular { .. }
-        | SliceError::OutputIsTrace { .. } => Exit::Usage,
-        // A folder that is not there is a mistake on the command line; no room in one that is, is not.
-        SliceError::Create { source, .. } if is_no_place(source) => Exit::Usage,
+        | SliceError::OutputIsTrace { .. } => Exit::BadInput,
+        // A folder that is not there was named by mistake; no room in one that is, is the machine's.
+        SliceError::Create { source, .. } if is_no_place(source) => Exit::BadInput,
         SliceError::Write { .. } | SliceError::Create { .. } => Exit::HostUnfit,
         SliceError::Cancelled { .. } => interrupt.exit().unwrap_or(Exit::Bug),
         _ => Exit::Bug,

@@ -257,7 +257,7 @@ fn mistakes_on_the_command_line_are_usage_errors() {
     check_failure(
         &place,
         &place.run(&["trace.jsonl", "--count", "1", "-o", "no/such/out"]),
-        2,
+        4,
         "cannot create no/such/out",
     );
     for args in [
@@ -288,7 +288,7 @@ fn existing_files_are_replaced_only_by_force() {
     let place = Place::rows(3);
     fs::write(place.path("window.jsonl"), "mine").unwrap();
     let output = place.slice(&["--count", "1"]);
-    check_exit(&output, 2);
+    check_exit(&output, 4);
     assert_eq!(stderr(&output), "mooncake-slice: window.jsonl exists already\n");
     assert_eq!(fs::read_to_string(place.path("window.jsonl")).unwrap(), "mine");
     check_exit(&place.slice(&["--count", "1", "--force"]), 0);
@@ -300,7 +300,7 @@ fn existing_files_are_replaced_only_by_force() {
         (".", "is not a regular file"),
     ] {
         let output = place.run(&["trace.jsonl", "--count", "1", "--force", "-o", out]);
-        check_exit(&output, 2);
+        check_exit(&output, 4);
         assert!(stderr(&output).contains(message), "{}", stderr(&output));
     }
 }

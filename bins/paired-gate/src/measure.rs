@@ -35,7 +35,7 @@ pub(crate) fn run(args: &RunArgs, format: MessageFormat) -> anyhow::Result<Exit>
         None => Definition::from_args(args).map_err(|error| Classified::error(Exit::Usage, error))?,
     };
     let creating = || format!("create {}", args.out.display());
-    let bundle = Bundle::create(&args.out).with_context(creating).map_err(usage)?;
+    let bundle = Bundle::create(&args.out).with_context(creating).map_err(bad_input)?;
     let written = bundle.write_file(DEFINITION_FILE, definition.to_toml()?.as_bytes())?;
     bundle.append("paired-gate.host", &HostRecord::read())?;
     bundle.append("paired-gate.definition", &json!({ "sha256": written.sha256.to_string() }))?;
@@ -117,10 +117,6 @@ fn read_events(directory: &Path) -> anyhow::Result<Vec<Event>> {
 
 fn bad_input(error: impl Into<anyhow::Error>) -> anyhow::Error {
     Classified::error(Exit::BadInput, error)
-}
-
-fn usage(error: impl Into<anyhow::Error>) -> anyhow::Error {
-    Classified::error(Exit::Usage, error)
 }
 
 fn measure(

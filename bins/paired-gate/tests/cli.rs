@@ -170,7 +170,7 @@ fn a_run_keeps_definition_evidence_and_pairs_and_can_be_judged_again() {
     let at = |kind: &str| kinds.iter().position(|other| other == kind).unwrap();
     assert!(at("paired-gate.definition") < at("paired-run"), "hashed before the first warm-up");
     let exists = gate(&run_args(text(&out), &baseline, &candidate));
-    assert_eq!(code(&exists), 2, "a directory that exists is not written into");
+    assert_eq!(code(&exists), 4, "a directory that exists is not written into");
     assert_eq!(code(&gate(&["resume", text(&out)])), 4, "a finished run is not extended");
 }
 

@@ -29,17 +29,19 @@ fn rows_are_spread_over_nodes_and_taken_over() {
 /// Long enough that something can be done to a row while it is measured.
 const SLOW: &str = "always stderr 1\non-timing sleep 700";
 
-/// Where a row is being measured: its name, job and node, once a sample of it is in a journal.
+/// Where a row is being measured: its name, job and node, once a sample of it is in a journal, and not more than half of all:
+/// what is done to its job must come before its end.
 fn in_measurement(scene: &Scene) -> Option<(String, String, String)> {
     let running = scene.cluster.jobs().into_iter().filter(|job| job.state == "RUNNING");
     running.into_iter().find_map(|job| {
         let (array, task) = job.id.split_once('_')?;
         let row = ROWS[task.parse::<usize>().expect("a number")].to_owned();
-        let mine = |path: &PathBuf| {
+        let begun = |path: &PathBuf| {
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            name.starts_with(&format!("{array}_{task}-"))
+            let journal = fs::read_to_string(path.join("journal.jsonl")).unwrap_or_default();
+            name.starts_with(&format!("{array}_{task}-")) && journal.matches("\"attempt_ended\"").count() <= 7
         };
-        let is_measured = scene.attempts_with(&row, "attempt_ended").iter().any(mine);
+        let is_measured = scene.attempts_with(&row, "attempt_ended").iter().any(begun);
         is_measured.then(|| (row, job.id.clone(), job.node.clone()))
     })
 }
@@ -260,7 +262,9 @@ fn a_fault_that_was_seen_before_a_job_was_put_back_stays_seen() {
     let count = folder.path().join("count").display().to_string();
     let scene = Scene::new(1, &format!("counter {count}\nnth 1 exit 101\nnth 2 hang"));
     let mut driver = scene.spawn(&scene.run_words());
-    let seen = |scene: &Scene| !scene.attempts_with("vllm-aggregated", "status 101").is_empty();
+    // The next process has to hang there, or it would hang in another row.
+    let hangs = || fs::read_to_string(folder.path().join("count")).is_ok_and(|count| count.len() == 2);
+    let seen = |scene: &Scene| !scene.attempts_with("vllm-aggregated", "status 101").is_empty() && hangs();
     scene.wait_until(&mut driver, "a fault", seen);
     let job = scene.cluster.jobs().into_iter().find(|job| job.state == "RUNNING").expect("a job");
     scene.cluster.run(&["scontrol", "requeue", &job.id]);
@@ -303,6 +307,35 @@ fn evidence_that_was_altered_is_not_taken_over() {
     let (code, said) = scene.parity(&scene.resume_words());
     assert!(matches!(code, Some(0 | 3)), "{code:?}\n{said}");
     scene.check_finished();
+}
+
+/// A driver that is killed between the submission and its record; its jobs come to their end while nobody looks.
+#[test]
+fn jobs_that_were_not_recorded_are_recorded_when_their_evidence_is_taken_over() {
+    let scene = Scene::new(2, HARMLESS);
+    let search = std::env::var("PATH").expect("a search path");
+    let sbatch = std::env::split_paths(&search).map(|folder| folder.join("sbatch"));
+    let sbatch = sbatch.into_iter().find(|path| path.exists()).expect("Slurm is installed");
+    fs::create_dir(scene.path("slow")).expect("a folder");
+    let slow = scene.path("slow/sbatch");
+    fs::write(&slow, format!("#!/bin/sh\n{} \"$@\"\nexec sleep 30\n", sbatch.display())).expect("a script");
+    fs::set_permissions(&slow, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("executable");
+    let search = format!("{}:{search}", scene.path("slow").display());
+    let mut driver = scene.spawn_with(&scene.run_words(), &search);
+    scene.wait_until(&mut driver, "four jobs", |scene| scene.cluster.jobs().len() == 4);
+    driver.kill().expect("a signal");
+    driver.wait().expect("it ends");
+    assert!(scene.payloads("slurm.submitted").is_empty(), "it was to be killed before");
+    let start = Instant::now();
+    while scene.cluster.jobs().iter().any(|job| job.state != "COMPLETED") {
+        assert!(start.elapsed() < Duration::from_secs(900), "{:?}", scene.cluster.jobs());
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let (code, said) = scene.parity(&scene.resume_words());
+    assert!(matches!(code, Some(0 | 3)), "{code:?}\n{said}");
+    scene.check_finished();
+    let found = scene.payloads("slurm.submitted");
+    assert!(found.len() == 4 && found.iter().all(|one| one["because"] == "found"), "{found:#?}");
 }
 
 #[test]
@@ -415,11 +448,16 @@ fn broken_build() -> Scene {
     Scene::over(2, repository, &[baseline, candidate], &[BUILD_IN_JOB])
 }
 
+/// The job that built says why it failed before it is over.
 fn check_nothing_waits(scene: &Scene) {
-    let jobs = scene.cluster.jobs();
-    let alive = |job: &&ClusterJob| ["PENDING", "RUNNING"].contains(&job.state.as_str());
-    let left: Vec<&ClusterJob> = jobs.iter().filter(alive).collect();
-    assert!(left.is_empty(), "{left:?}");
+    let is_alive = |job: &ClusterJob| ["PENDING", "RUNNING"].contains(&job.state.as_str());
+    let start = Instant::now();
+    let jobs = loop {
+        let jobs = scene.cluster.jobs();
+        let Some(left) = jobs.iter().find(|job| is_alive(job)) else { break jobs };
+        assert!(left.state == "RUNNING" && start.elapsed() < Duration::from_secs(60), "{jobs:?}");
+        std::thread::sleep(Duration::from_millis(100));
+    };
     let ran: Vec<&ClusterJob> =
         jobs.iter().filter(|job| job.name.starts_with("kvrp-") && !job.node.is_empty()).collect();
     assert!(ran.is_empty(), "a row ran without artifacts: {ran:?}");

@@ -24,6 +24,10 @@ impl Failure {
         Failure { about: None, error: message.into().into(), exit: Exit::Usage }
     }
 
+    pub(crate) fn bad_input(message: impl Into<String>) -> Self {
+        Failure { exit: Exit::BadInput, ..Failure::usage(message) }
+    }
+
     pub(crate) fn about(mut self, path: impl Into<PathBuf>) -> Self {
         self.about = Some(path.into());
         self

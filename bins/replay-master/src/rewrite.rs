@@ -17,15 +17,23 @@ pub(crate) struct SliceArgs {
     /// The trace
     #[arg(value_name = "FILE")]
     file: PathBuf,
+    #[command(flatten)]
+    window: WindowArgs,
+    /// Where the slice goes; it appears whole or not at all
+    #[arg(short, long, value_name = "FILE")]
+    out: PathBuf,
+}
+
+/// One of them.
+#[derive(Debug, clap::Args)]
+#[group(required = true, multiple = false)]
+struct WindowArgs {
     /// Key operations by their place among all key operations, from 0, without the last: `100..200`
-    #[arg(long, value_name = "FROM..TO", value_parser = range, conflicts_with = "time_us", required_unless_present = "time_us")]
+    #[arg(long, value_name = "FROM..TO", value_parser = range)]
     events: Option<Range<u64>>,
     /// Key operations by their timestamp in us: `0..1000000`
     #[arg(long, value_name = "FROM..TO", value_parser = range)]
     time_us: Option<Range<u64>>,
-    /// Where the slice goes; it appears whole or not at all
-    #[arg(short, long, value_name = "FILE")]
-    out: PathBuf,
 }
 
 #[derive(Debug, clap::Args)]
@@ -50,7 +58,7 @@ fn range(text: &str) -> Result<Range<u64>, String> {
 
 pub(crate) fn slice(args: &SliceArgs) -> Result<Exit, Failure> {
     let trace = open(&args.file)?;
-    let window = match (&args.events, &args.time_us) {
+    let window = match (&args.window.events, &args.window.time_us) {
         (Some(events), _) => Window::Events(events.clone()),
         (None, Some(times)) => Window::TimeUs(times.clone()),
         (None, None) => return Err(Failure::usage("slice a trace without --events or --time-us")),
@@ -84,11 +92,11 @@ fn open(file: &Path) -> Result<Trace, Failure> {
 /// A file beside the target, which it replaces once it is whole.
 fn output(target: &Path) -> Result<BufWriter<NamedTempFile>, Failure> {
     if target.exists() {
-        return Err(Failure::usage("refuse to replace a file that is there").about(target));
+        return Err(Failure::bad_input("refuse to replace a file that is there").about(target));
     }
     let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let file =
-        NamedTempFile::new_in(folder).map_err(|error| Failure::new(error, Exit::Usage).about(target))?;
+        NamedTempFile::new_in(folder).map_err(|error| Failure::new(error, Exit::BadInput).about(target))?;
     Ok(BufWriter::with_capacity(1 << 20, file))
 }
 

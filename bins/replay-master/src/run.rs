@@ -277,8 +277,15 @@ fn show(log: &Path, done: &AtomicBool) {
 
 pub(crate) fn failure(error: LaunchError, interrupt: &Interrupt) -> Failure {
     let exit = match &error {
-        LaunchError::Option { .. } | LaunchError::Speed(_) | LaunchError::OutFolder { .. } => Exit::Usage,
-        LaunchError::Trace(_) | LaunchError::Schedule(_) | LaunchError::NoWorkload => Exit::BadInput,
+        LaunchError::Option { .. } | LaunchError::Speed(_) => Exit::Usage,
+        LaunchError::Trace(_)
+        | LaunchError::Schedule(_)
+        | LaunchError::NoWorkload
+        | LaunchError::OutFolder { .. }
+        | LaunchError::MasterMissing { .. }
+        | LaunchError::NotAMaster { .. }
+        | LaunchError::NotFresh { .. }
+        | LaunchError::Allocator { .. } => Exit::BadInput,
         LaunchError::Placement { .. }
         | LaunchError::OpenMetrics { .. }
         | LaunchError::System { .. }

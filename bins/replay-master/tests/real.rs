@@ -566,9 +566,9 @@ fn a_running_master_is_used_only_when_it_is_fresh() {
         command.arg(master.address().to_string()).args(more).output().expect("it runs").status.code()
     };
     let metrics = master.metrics_address().to_string();
-    assert_eq!(connect("unknown", &[]), Some(6), "without metrics it is not known to be fresh");
+    assert_eq!(connect("unknown", &[]), Some(4), "without metrics it is not known to be fresh");
     assert_eq!(connect("fresh", &["--metrics", &metrics]), Some(0));
-    assert_eq!(connect("used", &["--metrics", &metrics]), Some(6), "it has clients now");
+    assert_eq!(connect("used", &["--metrics", &metrics]), Some(4), "it has clients now");
     assert_eq!(connect("allowed", &["--metrics", &metrics, "--allow-used-master"]), Some(0));
     assert!(Path::new(&format!("/proc/{}", master.pid())).exists(), "it is never stopped");
 }
@@ -578,7 +578,7 @@ fn what_cannot_be_run_is_said() {
     let mut trace = Trace::v1();
     trace.write("a", &["k"], 64, 0);
     let jemalloc = run(&trace, VERSIONS[1], &["--require-allocator", "jemalloc"]);
-    assert_eq!(jemalloc.code, Some(6), "{}", jemalloc.stderr);
+    assert_eq!(jemalloc.code, Some(4), "{}", jemalloc.stderr);
     assert!(jemalloc.stderr.contains("glibc is loaded, jemalloc is required"), "{}", jemalloc.stderr);
     // The older release cannot keep its metrics on loopback by itself.
     let open = run(&trace, VERSIONS[0], &["--shared-network"]);

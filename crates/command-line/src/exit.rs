@@ -16,7 +16,7 @@ pub enum Exit {
     Usage,
     /// The measurement cannot tell pass from fail.
     Inconclusive,
-    /// A file given to the command is not what it must be.
+    /// A file or folder given to the command is not what it must be: an input that is malformed, an output that exists.
     BadInput,
     /// This machine cannot do what was asked: too few cores, no room, a missing part.
     HostUnfit,
@@ -39,7 +39,7 @@ impl Exit {
         (Exit::Differs, "differs, or a verdict is fail"),
         (Exit::Usage, "the command line could not be understood"),
         (Exit::Inconclusive, "inconclusive: the measurement cannot tell pass from fail"),
-        (Exit::BadInput, "bad input: a file is not what it must be"),
+        (Exit::BadInput, "bad input: what was named, a file or a place for one, is not what it must be"),
         (Exit::HostUnfit, "host unfit: this machine cannot do what was asked"),
         (
             Exit::TargetFailed,

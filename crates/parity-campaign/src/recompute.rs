@@ -31,8 +31,8 @@ use crate::report::{Report, markdown, performance_verdict, semantic_verdict, sta
 use crate::stage::build::{growth_of, growth_stops};
 use crate::stage::classify::{self, Proofs, TEST_KIND, cover, pair_up};
 use crate::stage::judge::{
-    CANONICAL_KIND, agreement, canonical_digest, digests_of, expectation, fault_of, outcome_from_evidence,
-    rules,
+    CANONICAL_KIND, agreement, canonical_digest, digests_of, expectation, fault_of, options,
+    outcome_from_evidence, rules,
 };
 use crate::stage::measure::{judged, not_measured};
 use crate::stage::run::{REPETITION_KIND, metric_missing};
@@ -107,7 +107,6 @@ pub fn recompute(dir: &Path) -> Result<Recomputed, RecomputeError> {
     let report = read_report(dir)?;
     let file = CampaignFile::read(&dir.join("campaign.toml"))?;
     let journal = evidence::read_journal(dir)?;
-    let repetitions = journal.records.iter().filter(|record| record.kind == REPETITION_KIND);
     let mut check = Check {
         dir,
         file: &file,
@@ -115,9 +114,10 @@ pub fn recompute(dir: &Path) -> Result<Recomputed, RecomputeError> {
         journal: &journal.records,
         exceptions: Vec::new(),
         proofs: Proofs::new(),
-        repetitions: repetitions.filter_map(|record| record.payload().ok()).collect(),
+        repetitions: Vec::new(),
         found: Found::default(),
     };
+    check.repetitions = check.payloads(REPETITION_KIND);
     check.exceptions();
     check.records()?;
     check.rows()?;
@@ -192,6 +192,18 @@ impl Check<'_> {
         self.found.disagreements.push(what.into());
     }
 
+    /// What the journal's records of one kind say. One that cannot be understood may have said anything.
+    fn payloads<T: DeserializeOwned>(&mut self, kind: &str) -> Vec<T> {
+        let mut payloads = Vec::new();
+        for record in self.journal.iter().filter(|record| record.kind == kind) {
+            match record.payload() {
+                Ok(payload) => payloads.push(payload),
+                Err(error) => self.disagree(with_causes(&error)),
+            }
+        }
+        payloads
+    }
+
     /// Holds `stated` against `computed`; both are compared as what they are in a file.
     fn compare(&mut self, what: &str, stated: &impl Serialize, computed: &impl Serialize) {
         let (stated, computed) = (json(stated), json(computed));
@@ -213,8 +225,7 @@ impl Check<'_> {
                 Err(error) => self.disagree(with_causes(&error)),
             }
         }
-        let tests = self.journal.iter().filter(|record| record.kind == TEST_KIND);
-        self.proofs = pair_up(tests.filter_map(|record| record.payload().ok()).collect());
+        self.proofs = pair_up(self.payloads(TEST_KIND));
     }
 
     /// The report repeats the records of the stages.
@@ -237,8 +248,7 @@ impl Check<'_> {
         if self.report.nodes.is_empty() {
             return Ok(());
         }
-        let attempts = self.journal.iter().filter(|record| record.kind == ATTEMPT);
-        let attempts: Vec<AttemptRecord> = attempts.filter_map(|record| record.payload().ok()).collect();
+        let attempts: Vec<AttemptRecord> = self.payloads(ATTEMPT);
         let names: Vec<&str> = self.report.nodes.iter().map(|node| node.row.as_str()).collect();
         let defined: Vec<&str> = self.file.definition.rows.iter().map(|row| row.name.as_str()).collect();
         self.compare("rows of nodes", &names, &defined);
@@ -294,6 +304,14 @@ impl Check<'_> {
         definition.rows.iter().find_map(find)
     }
 
+    /// The options that the report says a row was run with.
+    fn options(&mut self, stated: &RowRecord) {
+        let definition = self.definition();
+        let row = definition.rows.iter().find(|row| row.name == stated.row);
+        let defined = row.map(|row| options(definition, row));
+        self.compare(&format!("row {}: options", stated.row), &Some(&stated.options), &defined);
+    }
+
     /// Faults and digests of a row as the journal has them: what was seen once stays seen.
     fn repetitions(&mut self, row: &RowRecord) {
         if let Some(fault) = fault_of(&self.repetitions, &row.row) {
@@ -302,8 +320,7 @@ impl Check<'_> {
             }
             return;
         }
-        let canonical = self.journal.iter().filter(|record| record.kind == CANONICAL_KIND);
-        let records: Vec<CanonicalRecord> = canonical.filter_map(|record| record.payload().ok()).collect();
+        let records = self.payloads(CANONICAL_KIND);
         self.compare(&format!("row {}: digests", row.row), &row.digests, &digests_of(records, &row.row));
         let (stable, equal) = agreement(&row.digests);
         self.compare(&format!("row {}: stable", row.row), &row.stable, &stable);
@@ -359,6 +376,7 @@ impl Check<'_> {
             let path = self.dir.join(format!("records/row-{}.json", stated.row));
             let stored: serde_json::Value = read(&path, "the record of a row")?;
             self.compare_briefly(&format!("records/row-{}.json", stated.row), stated, &stored);
+            self.options(stated);
             self.repetitions(stated);
             let mut outcome = self.outcome_before_exceptions(stated);
             let kept = stated.difference.as_ref().map_or(&[][..], |difference| &difference.kept);

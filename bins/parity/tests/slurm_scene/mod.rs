@@ -102,10 +102,15 @@ impl Scene {
     }
 
     pub(crate) fn spawn(&self, words: &[String]) -> Child {
+        self.spawn_with(words, &std::env::var("PATH").expect("a search path"))
+    }
+
+    /// Starts the command with another search path.
+    pub(crate) fn spawn_with(&self, words: &[String], search: &str) -> Child {
         let said = fs::File::options().create(true).append(true).open(self.path("said")).expect("a file");
         #[expect(clippy::disallowed_methods, reason = "a test starts the command under test and kills it")]
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_parity"));
-        command.args(words).env("SLURM_CONF", self.cluster.conf());
+        command.args(words).env("SLURM_CONF", self.cluster.conf()).env("PATH", search);
         command.stdout(Stdio::null()).stderr(said).spawn().expect("the command starts")
     }
 

@@ -246,9 +246,11 @@ impl Engine<'_, '_> {
             };
             self.flush(streams, 0);
             self.note_saturation(now_us, wake_us.is_none());
+            let looks = Instant::now() >= next_look;
+            self.watch(&mut sockets, looks);
             self.wait(&mut sockets, streams, wake_us)?;
-            let now = Instant::now();
-            if now >= next_look {
+            if looks {
+                let now = Instant::now();
                 next_look = now + LOOK_EVERY;
                 self.look(cancel, now)?;
             }
@@ -345,6 +347,17 @@ impl Engine<'_, '_> {
         }
     }
 
+    /// Which connections to wait for: those that calls are in flight on, and now and then all of them, to see that one was
+    /// closed.
+    fn watch(&self, sockets: &mut Sockets<'_>, all: bool) {
+        sockets.clear();
+        for (index, lane) in self.lanes.iter().enumerate() {
+            if lane.broken.is_none() && (all || lane.session.in_flight() > 0) {
+                sockets.add(index, lane.wants_to_write());
+            }
+        }
+    }
+
     /// Sleeps until something can be done, and reads what has come.
     fn wait(
         &mut self,
@@ -354,9 +367,6 @@ impl Engine<'_, '_> {
     ) -> Result<(), ReplayError> {
         if self.saturation.as_ref().is_some_and(|saturated| saturated.falls_behind) {
             self.delay_reading();
-        }
-        for (index, lane) in self.lanes.iter().enumerate() {
-            sockets.set(index, lane.wants_to_write(), lane.broken.is_some());
         }
         let spin = self.options.spin;
         let until = |engine: &Self| match wake_us {
@@ -408,15 +418,13 @@ impl Engine<'_, '_> {
 
     fn read(&mut self, sockets: &Sockets<'_>, streams: &[TcpStream]) -> Result<(), ReplayError> {
         let before = self.finished;
-        for (index, stream) in streams.iter().enumerate() {
-            if sockets.is_readable(index) {
-                self.report.reads += 1;
-                if self.lanes[index].read(stream) {
-                    self.note_arrival(index);
-                    self.take_replies(index);
-                }
-                self.check_broken(index);
+        for index in sockets.readable() {
+            self.report.reads += 1;
+            if self.lanes[index].read(&streams[index]) {
+                self.note_arrival(index);
+                self.take_replies(index);
             }
+            self.check_broken(index);
         }
         self.note_replies(self.finished - before);
         Ok(())

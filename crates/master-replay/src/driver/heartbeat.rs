@@ -243,8 +243,9 @@ impl Sweeps<'_> {
             if stopping && parts.iter().all(|part| part.waiting.is_none()) {
                 return;
             }
-            for (index, part) in parts.iter().enumerate() {
-                sockets.set(index, part.lane.wants_to_write(), part.lane.broken.is_some());
+            sockets.clear();
+            for (index, part) in parts.iter().enumerate().filter(|(_, part)| part.lane.broken.is_none()) {
+                sockets.add(index, part.lane.wants_to_write());
             }
             let time = next.saturating_duration_since(Instant::now());
             if let Err(error) = sockets.wait(time) {

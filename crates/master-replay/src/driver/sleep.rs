@@ -21,21 +21,30 @@ pub(super) fn wake_precisely() {
 /// The sockets to be waited for.
 #[derive(Debug)]
 pub(super) struct Sockets<'s> {
+    streams: &'s [TcpStream],
     polled: Vec<PollFd<'s>>,
+    /// Which stream each of those is.
+    indices: Vec<usize>,
 }
 
 impl<'s> Sockets<'s> {
     pub(super) fn new(streams: &'s [TcpStream]) -> Self {
-        let polled = streams.iter().map(|stream| PollFd::new(stream.as_fd(), PollFlags::POLLIN)).collect();
-        Sockets { polled }
+        Sockets { streams, polled: Vec::new(), indices: Vec::new() }
     }
 
-    /// Says whether the socket is waited for until it can be written too, or not at all any more.
-    pub(super) fn set(&mut self, index: usize, write: bool, gone: bool) {
-        let mut flags = PollFlags::empty();
-        flags.set(PollFlags::POLLIN, !gone);
-        flags.set(PollFlags::POLLOUT, write && !gone);
-        self.polled[index].set_events(flags);
+    /// Forgets which sockets were waited for. The kernel enters every socket into a queue and takes it out again at each
+    /// wait, so those that nothing is expected from cost as much as the others.
+    pub(super) fn clear(&mut self) {
+        self.polled.clear();
+        self.indices.clear();
+    }
+
+    /// Waits for this socket too, until it can be read, or written if that is asked.
+    pub(super) fn add(&mut self, index: usize, write: bool) {
+        let mut flags = PollFlags::POLLIN;
+        flags.set(PollFlags::POLLOUT, write);
+        self.polled.push(PollFd::new(self.streams[index].as_fd(), flags));
+        self.indices.push(index);
     }
 
     /// Sleeps until a socket is ready or the time is over.
@@ -47,10 +56,13 @@ impl<'s> Sockets<'s> {
         }
     }
 
-    /// Whether the last wait found something to read there, or that it is closed.
-    pub(super) fn is_readable(&self, index: usize) -> bool {
-        let found = self.polled[index].revents().unwrap_or(PollFlags::POLLIN);
-        found.intersects(PollFlags::POLLIN | PollFlags::POLLHUP | PollFlags::POLLERR)
-            && !self.polled[index].events().is_empty()
+    /// Where the last wait found something to read, or that it is closed.
+    pub(super) fn readable(&self) -> impl Iterator<Item = usize> {
+        let is_readable = |polled: &PollFd<'_>| {
+            let found = polled.revents().unwrap_or(PollFlags::POLLIN);
+            found.intersects(PollFlags::POLLIN | PollFlags::POLLHUP | PollFlags::POLLERR)
+        };
+        let all = self.polled.iter().zip(&self.indices);
+        all.filter(move |(polled, _)| is_readable(polled)).map(|(_, index)| *index)
     }
 }

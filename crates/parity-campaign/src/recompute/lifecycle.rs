@@ -143,9 +143,4 @@ impl Check<'_> {
             }
         }
     }
-
-    fn payloads<T: serde::de::DeserializeOwned>(&self, kind: &str) -> Vec<T> {
-        let records = self.journal.iter().filter(|record| record.kind == kind);
-        records.filter_map(|record| record.payload().ok()).collect()
-    }
 }

@@ -269,7 +269,8 @@ pub(crate) fn expectation<'a>(
         .with_replay(definition.replay.arrival_speedup_ratio, u64::from(definition.trace.block_size.get()))
 }
 
-fn options(definition: &Definition, row: &Row) -> Vec<String> {
+/// The options that a row is run with, as words.
+pub(crate) fn options(definition: &Definition, row: &Row) -> Vec<String> {
     row_options(definition, row).into_iter().flat_map(|(flag, value)| [flag.to_owned(), value]).collect()
 }
 

@@ -370,8 +370,7 @@ fn explain(reason: &Reason) -> String {
             "bounds that allow for dependence (ranks {rank_distance_factor:.2} times as far out) do not decide (bound {})",
             bound_ratio.map_or("outside the sample".to_owned(), |ratio| format!("{ratio:.5}"))
         ),
-        Reason::ArmOrderUnknown => "it is not known which arm ran first".to_owned(),
-        other => serde_json::to_string(other).unwrap_or_else(|error| error.to_string()),
+        other => other.to_string(),
     }
 }
 

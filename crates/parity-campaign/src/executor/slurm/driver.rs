@@ -246,7 +246,7 @@ impl Driver {
         proofs: &mut Proofs,
     ) -> Result<Step, CampaignError> {
         let work = Work::Row(&row.name);
-        let attempts = Attempt::list(&self.jobs, work)?;
+        let attempts = self.attempts(context, work)?;
         if attempts.last().is_some_and(Attempt::is_complete) {
             let merged = merge(context, &self.order, row, &attempts, &self.conditions(), proofs)?;
             self.say(context, work, "its evidence is taken over");
@@ -289,6 +289,18 @@ impl Driver {
             }
             None => Ok(recorded.map(|job_id| (job_id, None))),
         }
+    }
+
+    /// The attempts at some work. The job of one may have been submitted by a process that did not come to record it, and be
+    /// over and forgotten by the controller: it is recorded all the same.
+    fn attempts(&mut self, context: &Context<'_>, work: Work<'_>) -> Result<Vec<Attempt>, CampaignError> {
+        let attempts = Attempt::list(&self.jobs, work)?;
+        for attempt in &attempts {
+            if !self.submitted.iter().any(|one| one.job_id == attempt.job_id) {
+                self.record_submission(context, work, attempt.job_id, Because::Found, Vec::new())?;
+            }
+        }
+        Ok(attempts)
     }
 
     fn outstanding(&self, work: Work<'_>) -> Option<JobId> {

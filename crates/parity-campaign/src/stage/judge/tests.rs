@@ -209,3 +209,22 @@ fn what_cannot_be_checked_is_kept_apart() {
     assert!(findings.malformed[0].starts_with("baseline: "));
     assert!(findings.take(Side::Baseline, Ok(coverage(None))).is_some());
 }
+
+/// What a report says of how a row was run is every option of it, flag and value.
+#[test]
+fn a_row_is_run_with_its_options() {
+    let commits = [String::from("a").repeat(40), String::from("b").repeat(40)];
+    let text = testkit::campaign_toml("/r".as_ref(), &commits, &Sha256::of(b""), 20, "");
+    let file = crate::CampaignFile::parse(text.into_bytes(), "/".into()).expect("a campaign");
+    let row = |name: &str| {
+        let row = file.definition.rows.iter().find(|row| row.name == name).expect("a row");
+        options(&file.definition, row).join(" ")
+    };
+    assert_eq!(
+        row("vllm-aggregated"),
+        "--engine-type vllm --serving-mode aggregated --router-mode kv-router --arrival-speedup-ratio 4 \
+         --trace-block-size 512 --block-size 64 --num-gpu-blocks 225 --max-num-seqs 16 --max-num-batched-tokens 8192 \
+         --num-workers 4"
+    );
+    assert!(row("sglang-disaggregated").starts_with("--engine-type sglang --serving-mode disagg "));
+}

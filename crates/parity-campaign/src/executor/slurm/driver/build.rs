@@ -41,7 +41,7 @@ impl Driver {
 
     /// One look; whether the artifacts are there.
     fn step_build(&mut self, context: &mut Context<'_>, jobs: &[Job]) -> Result<bool, CampaignError> {
-        let attempts = Attempt::list(&self.jobs, Work::Build)?;
+        let attempts = self.attempts(context, Work::Build)?;
         if attempts.iter().any(Attempt::is_complete) {
             return Ok(true);
         }
