@@ -30,7 +30,7 @@ const HWLOC: Part = Part {
     name: "hwloc",
     why: "cpu-placement's `hwloc` feature is built by the tests",
     present: || {
-        works("pkg-config", &["--atleast-version=2.0", "hwloc"])
+        works("pkg-config", &["--atleast-version=2.5", "hwloc"])
             && works("pkg-config", &["--exists", "libudev"])
     },
     debian: &["pkg-config", "libhwloc-dev", "libudev-dev"],

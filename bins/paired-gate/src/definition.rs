@@ -7,7 +7,7 @@ use std::str::FromStr;
 use anyhow::{Context as _, bail};
 use command_line::Exit;
 use cpu_placement::{CpuSet, LoadLimits};
-use paired_run::{Durability, Invalidation, RunDefinition};
+use paired_run::{Durability, Invalidation, RunDefinition, TELEMETRY};
 use paired_stats::Gate;
 use serde::{Deserialize, Serialize};
 
@@ -110,6 +110,11 @@ impl Definition {
         }
         if self.run.pairs != self.gate.pairs {
             bail!("measure {} pairs for a gate that declares {}", self.run.pairs, self.gate.pairs);
+        }
+        if let Some(name) =
+            self.run.invalidation.above.keys().find(|name| !TELEMETRY.contains(&name.as_str()))
+        {
+            bail!("invalidate above a limit of {name:?}: only {} are watched", TELEMETRY.join(", "));
         }
         if self.run.warmups_per_arm > MAX_WARMUPS {
             bail!("take {} warm-ups of each arm, more than {MAX_WARMUPS}", self.run.warmups_per_arm);

@@ -312,7 +312,7 @@ pub(crate) fn run() -> Exit {
         Command::Run(args) => run::run(args, cli.message_format),
         Command::Resume(args) => run::resume(args, cli.message_format),
         Command::Status(args) => jobs::look(args, cli.message_format),
-        Command::Cancel(args) => jobs::cancel(args),
+        Command::Cancel(args) => jobs::cancel(args, cli.message_format),
         Command::Row(args) => jobs::row(args, cli.message_format),
         Command::Build(args) => jobs::build(args, cli.message_format),
         Command::Qualify(args) => qualify::run(args, cli.message_format),

@@ -6,6 +6,8 @@ use std::time::Duration;
 use command_line::{Exit, Interrupt, MessageFormat, Output, describe_error};
 use parity_campaign::{BuildInputs, CampaignStatus, JobId, cancel_campaign, run_build, run_row, status};
 
+use serde_json::json;
+
 use crate::cli::{BuildArgs, CancelArgs, RowArgs, StatusArgs};
 use crate::console::Failure;
 use crate::run::under_signals;
@@ -26,11 +28,16 @@ pub(crate) fn build(args: &BuildArgs, format: MessageFormat) -> Result<Exit, Fai
     Ok(Exit::Ok)
 }
 
-pub(crate) fn cancel(args: &CancelArgs) -> Result<Exit, Failure> {
+pub(crate) fn cancel(args: &CancelArgs, format: MessageFormat) -> Result<Exit, Failure> {
     let names = cancel_campaign(&args.dir)?;
     let mut out = Output::stdout();
-    for name in names {
-        writeln!(out, "cancelled {name}")?;
+    match format {
+        MessageFormat::Json => writeln!(out, "{}", json!({ "event": "cancelled", "jobs": names }))?,
+        MessageFormat::Human => {
+            for name in names {
+                writeln!(out, "cancelled {name}")?;
+            }
+        }
     }
     out.flush()?;
     Ok(Exit::Ok)

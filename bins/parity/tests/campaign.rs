@@ -316,7 +316,7 @@ fn a_differing_row_is_measured_only_when_asked() {
         scene.candidate = scene.candidate.with_report("sglang-aggregated", &changed);
         scene
     };
-    check(&scene(), &[1], &["| sglang-aggregated | not measured |", "measure_differing_rows is false"]);
+    check(&scene(), &[1], &["| sglang-aggregated | not measured (", "measure_differing_rows is false"]);
     let asked = scene().edit("[measure.run]", "[measure]\nmeasure_differing_rows = true\n[measure.run]");
     check(&asked, &[1], &["unequal semantic work, not a parity verdict", "semantic: **FAIL**"]);
 }
@@ -384,6 +384,10 @@ fn a_trace_that_is_not_the_named_one_is_refused() {
     let stage = Scene::honest().set_up();
     fs::write(stage.folder.path().join("trace.jsonl"), traces::FORTY_REQUESTS.replacen("0", "1", 1)).unwrap();
     parity().args(stage.arguments()).assert().code(4).stderr(predicates::str::contains("stage slice"));
+    assert!(
+        !stage.out().join("records/build.json").exists(),
+        "nothing is built for a trace that cannot be used"
+    );
     stage.check_clean();
 }
 
@@ -940,6 +944,10 @@ fn a_proved_exception_covers_its_difference_and_nothing_else() {
     );
     let own = carried.replace("new/it", "Cargo.toml");
     excepted_with(&own, &[], &[1], &says(&["the revision has a file Cargo.toml of its own"]));
+    let place = ("/summary/max_itl_ms", "/per_request/0/output_length");
+    excepted(&[place], &[4], &["/per_request has no order, so no place in it has a name: write `*`"]);
+    let key = ("/summary/max_itl_ms", "/per_request/*/*");
+    excepted(&[key], &[4], &["/per_request is sorted by /uuid, which cannot be left out"]);
     let broad = ("/summary/max_itl_ms", "/summary/*");
     excepted(&[broad], &[0, 3], &["`/summary/*` is wider than what differs"]);
     excepted(&[("pointers =", "rows = [\"absent\"]\npointers =")], &[4], &["row \"absent\""]);
@@ -1042,6 +1050,64 @@ fn a_verdict_that_does_not_follow_from_the_evidence_is_noticed() {
             ("report.json", "\"kind\": \"differs\"", "\"kind\": \"match\"", "outcome"),
         ],
     );
+}
+
+/// What a bundle lacks must not count for what it would have shown, wherever it was taken out.
+#[test]
+fn a_bundle_that_lacks_its_proofs_is_noticed() {
+    use serde_json::{Value, json};
+    let changed = edit_pointer(reports::VLLM_AGGREGATED, "/summary/max_itl_ms", "12.5");
+    let mut scene = Scene::honest();
+    scene.candidate = scene.candidate.with_report("vllm-aggregated", &changed);
+    let stage = scene.set_up();
+    parity().args(stage.arguments()).assert().code(1);
+    let out = stage.out();
+    let read = |path: &str| -> Value {
+        serde_json::from_slice(&fs::read(out.join(path)).expect("a file")).expect("JSON")
+    };
+    let write = |path: &str, value: &Value| fs::write(out.join(path), value.to_string()).expect("written");
+    let record = "records/row-vllm-aggregated.json";
+    let (report, row) = (read("report.json"), read(record));
+    let at = report["rows"].as_array().expect("rows").iter().position(|one| one["row"] == "vllm-aggregated");
+    let check = |edit: &dyn Fn(&mut Value), says: &str| {
+        let (mut report, mut row) = (report.clone(), row.clone());
+        edit(&mut report["rows"][at.expect("the row")]);
+        edit(&mut row);
+        write("report.json", &report);
+        write(record, &row);
+        let found = parity_campaign::recompute(&out).expect("a bundle").disagreements;
+        assert!(found.iter().any(|what| what.contains(says)), "{says:?} is not in {found:#?}");
+    };
+    let excepted = json!({ "kind": "excepted", "records": ["none"] });
+    check(
+        &|row| {
+            row["coverage"] = json!({ "baseline": null, "candidate": null });
+            row["difference"] = Value::Null;
+            row["outcome"] = excepted.clone();
+        },
+        "without digests and coverage",
+    );
+    check(
+        &|row| {
+            row["difference"] = Value::Null;
+            row["outcome"] = excepted.clone();
+        },
+        "it differs, and the two reports are not kept",
+    );
+    check(
+        &|row| row["coverage"]["candidate"]["items"] = json!([]),
+        "coverage of the candidate: layout was not checked",
+    );
+    check(
+        &|row| {
+            let items = row["coverage"]["baseline"]["items"].as_array_mut().expect("items");
+            let band = items.iter_mut().find(|item| item["id"] == "q2.pressure_band").expect("an item");
+            assert_eq!(band["status"], "held");
+            (band["status"], band["reason"]) = ("not_applicable".into(), "no".into());
+        },
+        "q2.pressure_band cannot be out of place in this row",
+    );
+    check(&|row| row["options"] = json!(["--engine-type", "other"]), "row vllm-aggregated: options");
 }
 
 #[test]

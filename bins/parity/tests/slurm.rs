@@ -255,6 +255,63 @@ fn a_product_that_fails_is_not_started_again() {
     }
 }
 
+/// A row that is ended between its last sample and its seal, here while a profile is taken, has had its measurement: a second
+/// draw would be taken by those that failed more often than by others (M7).
+#[test]
+fn a_measurement_that_came_to_its_end_is_not_made_again() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let count = folder.path().join("count").display().to_string();
+    // Two repetitions, a warm-up and six pairs; what comes tenth is the profile of the first row.
+    let scene = Scene::new(1, &format!("counter {count}\nalways stderr 1\nnth 10 sleep 50000"));
+    let words: Vec<String> = scene.run_words().into_iter().chain(["--profile=always".to_owned()]).collect();
+    let mut driver = scene.spawn(&words);
+    let is_profiled =
+        |_: &Scene| fs::read_to_string(folder.path().join("count")).is_ok_and(|count| count.len() == 10);
+    scene.wait_until(&mut driver, "a profile", is_profiled);
+    let row = ROWS[0];
+    let [attempt] = &scene.attempts_with(row, "attempt_ended")[..] else { panic!("{}", scene.said()) };
+    let journal = fs::read_to_string(attempt.join("journal.jsonl")).expect("a journal");
+    assert_eq!(
+        journal.matches("\"attempt_ended\"").count(),
+        14,
+        "every sample is taken, and no verdict is written"
+    );
+    scene.cluster.run(&["scancel", "1_0"]);
+    let code = scene.finish(driver);
+    assert!(matches!(code, Some(0 | 3)), "{code:?}\n{}", scene.said());
+    scene.check_finished();
+    let attempts = scene.payloads("row.attempt");
+    let of_row: Vec<&Value> = attempts.iter().filter(|one| one["row"] == row).collect();
+    let [invalid, valid] = of_row[..] else { panic!("{attempts:#?}") };
+    assert_eq!((&invalid["valid"], &valid["valid"]), (&false.into(), &true.into()));
+    let kept = |attempt: &Value| scene.out().join(attempt["journal"].as_str().expect("a path"));
+    let measured = |path: &PathBuf| {
+        let text = fs::read_to_string(path).expect("a journal");
+        let records: Vec<Value> =
+            text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+        let kind = format!("measure.{row}");
+        records
+            .into_iter()
+            .filter(move |record| record["kind"] == kind.as_str())
+            .map(|record| record["payload"].clone())
+    };
+    let first: Vec<Value> = measured(&kept(invalid)).collect();
+    assert_eq!(first, measured(&kept(valid)).collect::<Vec<_>>());
+    assert_eq!(first, scene.payloads(&format!("measure.{row}")));
+    let report = parity_campaign::read_report(&scene.out()).expect("a report");
+    let counted = report.measurements.iter().find(|one| one.row == row).expect("its record");
+    assert_eq!(counted.ratio.map(|ratio| ratio.pairs), Some(6));
+    // Evidence in which another draw is told of is refused.
+    let path = kept(invalid);
+    let text = fs::read_to_string(&path).expect("a journal");
+    let seen = text.rfind("\"wall_ns\":").expect("a time") + "\"wall_ns\":".len();
+    let other = if text.as_bytes()[seen] == b'1' { "2" } else { "1" };
+    fs::write(&path, format!("{}{other}{}", &text[..seen], &text[seen + 1..])).expect("an edit");
+    let found = parity_campaign::recompute(&scene.out()).expect("a bundle").disagreements;
+    let said = "it came to the end of the measurement, and another one counts";
+    assert!(found.iter().any(|what| what.contains(said)), "{found:#?}");
+}
+
 /// A crash that an attempt saw is not undone by taking its node away.
 #[test]
 fn a_fault_that_was_seen_before_a_job_was_put_back_stays_seen() {

@@ -43,6 +43,19 @@ impl RunDefinition {
     }
 }
 
+/// The names of what [`Execution::new`](crate::Execution::new) keeps of a watched process, where the machine exposes it:
+/// shares of the time of the CPU set in millionths, milliseconds, the lowest frequency and the highest temperature seen.
+pub const TELEMETRY: [&str; 8] = [
+    "steal_ppm",
+    "others_ppm",
+    "siblings_ppm",
+    "cpu_pressure_ms",
+    "run_delay_ms",
+    "held_back_ms",
+    "frequency_khz",
+    "temperature_millicelsius",
+];
+
 /// The environmental conditions that make a pair invalid, both members together. A failure of the program
 /// that is measured is never one of them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -51,8 +64,8 @@ impl RunDefinition {
 pub struct Invalidation {
     /// Conditions that invalidate whenever they are seen.
     pub conditions: BTreeSet<ConditionKind>,
-    /// Telemetry that invalidates above a limit, by name, as in `competing_load_share = 0.05`. A reading that
-    /// is missing exceeds nothing.
+    /// Telemetry that invalidates above a limit, by name, as in `others_ppm = 50000`; [`TELEMETRY`] names what
+    /// executions of processes have. A reading that is missing exceeds nothing.
     pub above: BTreeMap<String, f64>,
     /// How often one pair may be taken again.
     pub reruns_per_pair: u32,

@@ -57,7 +57,7 @@ pub use crate::{
     attempt::{
         Attempt, Condition, ConditionKind, Ending, Execution, ProductFailure, Purpose, Reading, Usage,
     },
-    definition::{Invalidation, RunDefinition},
+    definition::{Invalidation, RunDefinition, TELEMETRY},
     event::{BoxError, Event, Invalid, JournalRecorder, Recorder, events_of},
     execute::{Executor, Observer, Processes, Subject},
     overlapped::{Durability, OverlapError, OverlappedRecorder},

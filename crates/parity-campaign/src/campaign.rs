@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use cpu_placement::CancelToken;
 use evidence::{Manifest, ManifestError};
+use paired_stats::{DiagnosticsDefinition, Gate};
 
 use crate::context::{Context, Options, Progress, Purpose, STARTED, Started, same_file};
 use crate::definition::{AUTHORITATIVE_METRIC, CampaignFile, Definition, Engine, Row, Topology};
@@ -121,6 +122,7 @@ fn submit(context: &mut Context<'_>, campaign: &Path) -> Result<Detached, Campai
     begin(context, Purpose::Campaign)?;
     context.exceptions = exceptions(context)?;
     let pinned = context.timed(Stage::Pin, |context| pin::pin(context))?;
+    slice::find_named(context, pinned.baseline())?;
     let built = match slurm::builds_in_job(context) {
         true => None,
         false => Some(context.timed(Stage::Build, |context| build::build(context, &pinned))?),
@@ -211,6 +213,7 @@ fn search_row(
 ) -> Result<Qualification, CampaignError> {
     begin(context, Purpose::Search)?;
     let pinned = context.timed(Stage::Pin, |context| pin::pin(context))?;
+    slice::find_named(context, pinned.baseline())?;
     let built = context.timed(Stage::Build, |context| build::build(context, &pinned))?;
     let sliced = context.timed(Stage::Slice, |context| slice::slice(context, pinned.baseline()))?;
     let placed = context.timed(Stage::Place, |context| place::place(context))?;
@@ -240,6 +243,7 @@ fn pipeline(context: &mut Context<'_>) -> Result<Report, CampaignError> {
     begin(context, Purpose::Campaign)?;
     context.exceptions = exceptions(context)?;
     let pinned = context.timed(Stage::Pin, |context| pin::pin(context))?;
+    slice::find_named(context, pinned.baseline())?;
     let Inputs { built, sliced, driver } = inputs(context, &pinned)?;
     let placed = context.timed(Stage::Place, |context| place::place(context))?;
     let rows = match context.executor {
@@ -317,6 +321,7 @@ fn exceptions(context: &Context<'_>) -> Result<Vec<Exception>, CampaignError> {
                 format!("exception record {name:?} speaks of row {row:?}, which the campaign has not");
             return Err(CampaignError::new(Stage::Pin, Cause::BadInput, message));
         }
+        exception.check_unordered(&context.definition().canonical).at(Stage::Pin, Cause::BadInput)?;
         context.write_file(Stage::Pin, &format!("inputs/exception-{name}.toml"), &exception.bytes)?;
         read.push(exception);
     }
@@ -573,7 +578,46 @@ pub(crate) fn labels(definition: &Definition) -> Vec<String> {
         let of = definition.rows.len();
         format!("IN PART: {} of {of} rows asked to be measured: {}", rows.len(), rows.join(", "))
     });
-    preflight.into_iter().chain(metric).chain(matrix).chain(part).collect()
+    let weaker = weaker_than_the_protocol(definition);
+    let gate = (!weaker.is_empty()).then(|| format!("WEAKER THAN THE PROTOCOL: {}", weaker.join(", ")));
+    preflight.into_iter().chain(metric).chain(matrix).chain(part).chain(gate).collect()
+}
+
+/// What a pass by this definition shows less than a pass by the protocol does (M4 to M8).
+fn weaker_than_the_protocol(definition: &Definition) -> Vec<String> {
+    if definition.preflight {
+        return Vec::new();
+    }
+    let (gate, run) = (&definition.measure.gate, &definition.measure.run);
+    let protocol = Gate::default();
+    let weights = &gate.diagnostics.weights;
+    let left_out = [
+        ("serial_correlation", weights.serial_correlation),
+        ("order_trend", weights.order_trend),
+        ("elapsed_trend", weights.elapsed_trend),
+        ("arm_order", weights.arm_order),
+        ("change_point", weights.change_point),
+    ];
+    let left_out = left_out.into_iter().filter(|(_, weight)| *weight == 0);
+    let left_out = left_out.map(|(name, _)| format!("no diagnostic {name}"));
+    let said = [
+        (gate.limit_ratio > protocol.limit_ratio)
+            .then(|| format!("limit {} above {}", gate.limit_ratio, protocol.limit_ratio)),
+        (gate.quantile != protocol.quantile)
+            .then(|| format!("quantile {}, not the median", gate.quantile.get())),
+        (gate.confidence < protocol.confidence)
+            .then(|| format!("confidence {} below {}", gate.confidence.get(), protocol.confidence.get())),
+        (run.pairs < protocol.pairs).then(|| format!("{} pairs, not {}", run.pairs, protocol.pairs)),
+        (!gate.corroborate).then(|| "bounds not corroborated".to_owned()),
+        (gate.diagnostics.campaign_false_alarm_rate < protocol.diagnostics.campaign_false_alarm_rate).then(
+            || {
+                let rate = |diagnostics: &DiagnosticsDefinition| diagnostics.campaign_false_alarm_rate.get();
+                format!("alarms at {}, not {}", rate(&gate.diagnostics), rate(&protocol.diagnostics))
+            },
+        ),
+        (!gate.diagnostics.require_arm_order).then(|| "order of the arms not required".to_owned()),
+    ];
+    said.into_iter().flatten().chain(left_out).collect()
 }
 
 /// The measurements that the performance verdict rests on: where only some rows are asked for, the label of the verdict says
@@ -621,5 +665,45 @@ impl MeasureRecord {
     #[must_use]
     pub fn is_measured(&self) -> bool {
         self.verdict != PerformanceVerdict::NotMeasured
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gate_that_is_weaker_says_so() {
+        let commits = ["a".repeat(40), "b".repeat(40)];
+        let trace = canonical_json::Sha256::of(b"");
+        let whole = testkit::campaign_toml(Path::new("/r"), &commits, &trace, 20, "")
+            .replace("pairs = 6", "pairs = 60");
+        let said = |from: &str, to: &str| {
+            assert!(whole.contains(from), "{from}");
+            let text = whole.replacen(from, to, 1);
+            let file = CampaignFile::parse(text.into_bytes(), PathBuf::new());
+            labels(&file.unwrap_or_else(|error| panic!("{to}: {}", with_causes(&error))).definition)
+        };
+        let gate = "[measure.gate]\n";
+        assert_eq!(said(gate, gate), [""; 0]);
+        for (key, expected) in [
+            ("limit_ratio = 1.1", "limit 1.1 above 1.05"),
+            ("confidence = 0.9", "confidence 0.9 below 0.95"),
+            ("quantile = 0.4", "quantile 0.4, not the median"),
+            ("corroborate = false", "bounds not corroborated"),
+            ("diagnostics.campaign_false_alarm_rate = 0.01", "alarms at 0.01, not 0.05"),
+            ("diagnostics.require_arm_order = false", "order of the arms not required"),
+            ("diagnostics.weights.arm_order = 0", "no diagnostic arm_order"),
+        ] {
+            let label = format!("WEAKER THAN THE PROTOCOL: {expected}");
+            assert_eq!(said(gate, &format!("{gate}{key}\n")), [label]);
+        }
+        // Stricter is no weaker, and a preflight decides nothing.
+        assert_eq!(said(gate, "[measure.gate]\nlimit_ratio = 1.02\nconfidence = 0.99\n"), [""; 0]);
+        let preflight = said("name = \"stand-in\"\n", "name = \"stand-in\"\npreflight = true\n");
+        assert_eq!(preflight, ["PREFLIGHT"]);
+        let short = testkit::campaign_toml(Path::new("/r"), &commits, &trace, 20, "");
+        let file = CampaignFile::parse(short.into_bytes(), PathBuf::new()).expect("a campaign");
+        assert_eq!(labels(&file.definition), ["WEAKER THAN THE PROTOCOL: 6 pairs, not 60"]);
     }
 }

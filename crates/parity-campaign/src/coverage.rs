@@ -209,6 +209,33 @@ impl Coverage {
         self.failures().next().is_none() && self.reviews().next().is_none()
     }
 
+    /// What this must have, being of a row of the matrix, and has not: an item that is absent, or that is said not to apply
+    /// although such a row has what it is about. A coverage that was taken from a report lacks nothing.
+    #[must_use]
+    pub fn lack(&self, row: &Row) -> Option<String> {
+        let listed: Vec<ItemId> = self.items.iter().map(|item| item.id).collect();
+        if listed != ItemId::ALL {
+            let absent = ItemId::ALL.into_iter().find(|id| !listed.contains(id));
+            return Some(
+                absent.map_or("the items are in another order".to_owned(), |id| {
+                    format!("{id} was not checked")
+                }),
+            );
+        }
+        // Without pressure, which fails the row, there is nothing to check of its records.
+        if !self.qualifies() {
+            return None;
+        }
+        let handoff = [ItemId::HandoffComplete, ItemId::HandoffOrder, ItemId::SourceReleasedLast];
+        let may_lack = |id| row.topology == Topology::Aggregated && handoff.contains(&id);
+        let is_lacking =
+            |item: &&Item| matches!(item.status, Status::NotApplicable { .. }) && !may_lack(item.id);
+        self.items
+            .iter()
+            .find(is_lacking)
+            .map(|item| format!("{} cannot be out of place in this row", item.id))
+    }
+
     /// Items that failed.
     pub fn failures(&self) -> impl Iterator<Item = (ItemId, &Finding)> {
         self.items.iter().filter_map(|item| match &item.status {

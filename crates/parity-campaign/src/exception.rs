@@ -10,7 +10,7 @@ use std::path::{Component, Path, PathBuf};
 use canonical_json::Sha256;
 use serde::{Deserialize, Serialize};
 
-use crate::definition::DefinitionError;
+use crate::definition::{Canonical, DefinitionError};
 use crate::record::{DifferenceRecord, RowRecord};
 use crate::report::Report;
 
@@ -165,9 +165,49 @@ impl Exception {
         Ok(Exception { record, bytes, sha256 })
     }
 
+    /// Refuses what cannot be meant in a collection that has no order: a place in it, which is another element in each report,
+    /// and the member that it is sorted by, without which it cannot be compared.
+    pub(crate) fn check_unordered(&self, canonical: &Canonical) -> Result<(), String> {
+        for pointer in &self.record.pointers {
+            for collection in &canonical.unordered {
+                let (at, by) = (&collection.at, &collection.by);
+                let why = match clash(&steps(pointer), &steps(at), &steps(by)) {
+                    Some(Clash::Place) => {
+                        format!("{at} has no order, so no place in it has a name: write `*`")
+                    }
+                    Some(Clash::Key) => format!("{at} is sorted by {by}, which cannot be left out"),
+                    None => continue,
+                };
+                return Err(format!("exception record {:?}: {pointer}: {why}", self.record.name));
+            }
+        }
+        Ok(())
+    }
+
     pub(crate) fn applies_to(&self, row: &str) -> bool {
         self.record.rows.is_empty() || self.record.rows.iter().any(|name| name == row)
     }
+}
+
+fn steps(pointer: &str) -> Vec<&str> {
+    pointer.split('/').skip(1).collect()
+}
+
+/// What is wrong with a pointer into a collection without an order.
+#[derive(Debug, PartialEq, Eq)]
+enum Clash {
+    Place,
+    Key,
+}
+
+fn clash(pointer: &[&str], at: &[&str], by: &[&str]) -> Option<Clash> {
+    let may_meet = |a: &[&str], b: &[&str]| a.iter().zip(b).all(|(a, b)| a == b || *a == "*" || *b == "*");
+    let (place, below) = pointer.get(at.len()..).filter(|_| may_meet(pointer, at))?.split_first()?;
+    if *place != "*" {
+        return Some(Clash::Place);
+    }
+    let is_key = !below.is_empty() && below.len() <= by.len() && may_meet(below, by);
+    is_key.then_some(Clash::Key)
 }
 
 type Checked = Result<(), (String, String)>;

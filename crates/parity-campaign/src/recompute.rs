@@ -24,8 +24,8 @@ use crate::executor::job_id::JobId;
 use crate::executor::merge::{ATTEMPT, AttemptRecord, node_path};
 use crate::lifecycle::LifecycleRecord;
 use crate::record::{
-    CanonicalRecord, Measurable, MeasureRecord, PerformanceVerdict, RepetitionRecord, RowNode, RowOutcome,
-    RowRecord, SemanticVerdict, Side,
+    Measurable, MeasureRecord, PerformanceVerdict, RepetitionRecord, RowNode, RowOutcome, RowRecord,
+    SemanticVerdict, Side,
 };
 use crate::report::{Report, markdown, performance_verdict, semantic_verdict, stale_reviews};
 use crate::stage::build::{growth_of, growth_stops};
@@ -221,7 +221,12 @@ impl Check<'_> {
             let name = named.get(&frozen.sha256).copied().unwrap_or("unnamed");
             let path = self.dir.join(format!("inputs/exception-{name}.toml"));
             match Exception::read(&path, frozen.sha256) {
-                Ok(exception) => self.exceptions.push(exception),
+                Ok(exception) => {
+                    if let Err(why) = exception.check_unordered(&self.definition().canonical) {
+                        self.disagree(why);
+                    }
+                    self.exceptions.push(exception);
+                }
                 Err(error) => self.disagree(with_causes(&error)),
             }
         }
@@ -265,8 +270,32 @@ impl Check<'_> {
             if valid != [(recorded.job_id, recorded.restart, recorded.node.as_ref())] {
                 self.disagree(format!("{what}: the journal names other attempts that count: {valid:?}"));
             }
+            let of_row = attempts.iter().filter(|attempt| attempt.row.as_deref() == Some(&stated.row));
+            for path in of_row.filter(|attempt| !attempt.valid).filter_map(|attempt| attempt.journal.as_ref())
+            {
+                if self.is_another_draw(&stated.row, &self.dir.join(path))? {
+                    self.disagree(format!(
+                        "{path}: it came to the end of the measurement, and another one counts"
+                    ));
+                }
+            }
         }
         Ok(())
+    }
+
+    /// Whether an attempt that does not count brought the measurement of its row to an end, and another one is told of (M7).
+    fn is_another_draw(&self, row: &str, journal: &Path) -> Result<bool, RecomputeError> {
+        let kind = format!("measure.{row}");
+        let text = bytes(journal)?;
+        // What is not a whole record is the end that a killed process left.
+        let records = text.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok());
+        let payloads = records.filter(|record: &serde_json::Value| record["kind"] == kind.as_str());
+        let theirs: Result<Vec<Event>, _> =
+            payloads.map(|record| serde_json::from_value(record["payload"].clone())).collect();
+        let (Ok(theirs), Ok(ours)) = (theirs, events_of(self.journal, &kind)) else { return Ok(true) };
+        let run = PairedRun::resume(self.definition().measure.run.clone(), &theirs);
+        let is_decided = run.is_ok_and(|run| run.outcome().is_some());
+        Ok(is_decided && !ours.is_empty() && theirs != ours)
     }
 
     /// What the report says of the definition, and what the records say against it.
@@ -379,7 +408,11 @@ impl Check<'_> {
             self.options(stated);
             self.repetitions(stated);
             let mut outcome = self.outcome_before_exceptions(stated);
+            self.items(stated);
             let kept = stated.difference.as_ref().map_or(&[][..], |difference| &difference.kept);
+            if outcome == RowOutcome::Differs && kept.len() != 2 {
+                self.disagree(format!("row {}: it differs, and the two reports are not kept", stated.row));
+            }
             if kept.is_empty() {
                 let what = format!("row {}: digests and coverage, whose reports were deleted", stated.row);
                 self.found.taken_as_recorded.push(what);
@@ -392,17 +425,28 @@ impl Check<'_> {
         Ok(())
     }
 
+    /// Coverage is of every item, and what a row has is not said to be out of place.
+    fn items(&mut self, stated: &RowRecord) {
+        let Some(row) = self.row(&stated.row).cloned() else { return };
+        for side in Side::BOTH {
+            if let Some(what) = stated.coverage.get(side).as_ref().and_then(|coverage| coverage.lack(&row)) {
+                self.disagree(format!("row {}: coverage of the {}: {what}", stated.row, side.name()));
+            }
+        }
+    }
+
     fn outcome_before_exceptions(&mut self, row: &RowRecord) -> RowOutcome {
         let Some(outcome) = outcome_from_evidence(row) else {
             let what =
                 format!("row {}: its outcome, which rests on a report that could not be read", row.row);
             self.found.taken_as_recorded.push(what);
-            // A report that cannot be read never makes a match.
-            if row.outcome == RowOutcome::Match {
-                self.disagree(format!("row {}: it matches without digests and coverage", row.row));
-                return RowOutcome::Differs;
+            // Nothing but these can be known of a report that cannot be read.
+            if matches!(row.outcome, RowOutcome::TargetFailed { .. } | RowOutcome::StopForReview { .. }) {
+                return row.outcome.clone();
             }
-            return row.outcome.clone();
+            let stated = json(&row.outcome);
+            self.disagree(format!("row {}: it is said to be {stated} without digests and coverage", row.row));
+            return RowOutcome::Differs;
         };
         outcome
     }

@@ -93,6 +93,27 @@ fn only_what_a_row_lacks_is_not_applicable() {
     assert!(aggregated.holds(ItemId::NoCycling) && !aggregated.holds(ItemId::HandoffOrder));
 }
 
+/// A recorded coverage that was cut short, or whose failures were called out of place, is no proof.
+#[test]
+fn a_coverage_that_lacks_an_item_is_noticed() {
+    for name in [VA, VD, SA, SD] {
+        let whole = coverage(name, &report(name));
+        assert_eq!(whole.lack(&row(name)), None, "{name}");
+        for at in 0..whole.items.len() {
+            let mut cut = whole.clone();
+            let id = cut.items.remove(at).id;
+            assert_eq!(cut.lack(&row(name)), Some(format!("{id} was not checked")), "{name}");
+            let mut excused = whole.clone();
+            excused.items[at].status = Status::NotApplicable { reason: "no".to_owned() };
+            let stated = matches!(whole.items[at].status, Status::NotApplicable { .. });
+            assert_eq!(excused.lack(&row(name)).is_none(), stated, "{name} {id}");
+        }
+        let mut turned = whole.clone();
+        turned.items.swap(0, 1);
+        assert!(turned.lack(&row(name)).is_some());
+    }
+}
+
 /// Report, member, new value, the only item that must notice.
 const ONE_FIELD: &[(&str, &str, &str, &str)] = &[
     (VA, "/coverage/capture_per_request", "false", "layout"),

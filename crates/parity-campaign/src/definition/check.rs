@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use paired_run::TELEMETRY;
+
 use crate::error::with_causes;
 
 use super::{
@@ -161,6 +163,14 @@ impl Definition {
             format!("must be measure.run.pairs, {pairs}, found {}", measure.gate.pairs),
         )?;
         self.check_measured_rows()?;
+        for name in measure.run.invalidation.above.keys() {
+            let known = TELEMETRY.join(", ");
+            require(
+                TELEMETRY.contains(&name.as_str()),
+                format!("measure.run.invalidation.above.{name}"),
+                format!("nothing of that name is watched, only {known}"),
+            )?;
+        }
         let rows = measure.gate.diagnostics.rows;
         let measured = self.rows.iter().filter(|row| self.is_asked_for(&row.name)).count();
         require(

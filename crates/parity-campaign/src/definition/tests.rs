@@ -73,6 +73,12 @@ fn one_fault_one_message() {
     check("0000000000000000000000000000000000000002", "00000002", "pin it");
     check("count = 5000", "count = 0", "key trace.count");
     check("seed = 1", "seed = 1\npairs = 7", "key measure.run.pairs");
+    let unknown = "seed = 1\ninvalidation.above.competing_load = 0.05";
+    check(
+        "seed = 1",
+        unknown,
+        "key measure.run.invalidation.above.competing_load: nothing of that name is watched",
+    );
     check("seed = 1", "seed = 1\npairs = 58", "key measure.gate.pairs: must be measure.run.pairs, 58");
     check("rows = 1", "rows = 4", "key measure.gate.diagnostics.rows");
     let asked = |names: &str| format!("[measure]\nrows = [{names}]\n[measure.run]");

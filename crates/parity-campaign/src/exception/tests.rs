@@ -164,3 +164,24 @@ fn a_draft_is_refused_until_somebody_has_written_it() {
     assert_eq!(record.pointers, ["/per_request/*/a\"b"]);
     assert_eq!(record.rows, [report.rows[0].row.clone()]);
 }
+
+#[test]
+fn a_pointer_into_a_collection_without_an_order_names_no_place_and_no_key() {
+    use Clash::{Key, Place};
+    for (pointer, at, by, expected) in [
+        ("/r/0/x", "/r", "/id", Some(Place)),
+        ("/*/0/x", "/r", "/id", Some(Place)),
+        ("/r/*/x", "/r", "/id", None),
+        ("/r/*", "/r", "/id", None),
+        ("/r", "/r", "/id", None),
+        ("/s/0/x", "/r", "/id", None),
+        ("/r/*/id", "/r", "/id", Some(Key)),
+        ("/r/*/*", "/r", "/id", Some(Key)),
+        ("/r/*/id/x", "/r", "/id", None),
+        ("/r/*/a", "/r", "/a/b", Some(Key)),
+        ("/r/*/a/c", "/r", "/a/b", None),
+        ("/r/1/list/2", "/r/*/list", "/id", Some(Place)),
+    ] {
+        assert_eq!(clash(&steps(pointer), &steps(at), &steps(by)), expected, "{pointer} {at} {by}");
+    }
+}

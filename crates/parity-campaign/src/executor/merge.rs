@@ -4,13 +4,14 @@ use std::fs;
 
 use canonical_json::Sha256;
 use evidence::{Record, read_manifest, verify};
+use paired_run::{Event, events_of};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::attempt::{Attempt, RowEnded, RowStarted};
 use super::job_id::JobId;
 use super::order::{Order, Work};
-use super::row::seen_of;
+use super::row::{decided, seen_of};
 use super::slurm::Condition;
 use crate::context::Context;
 use crate::definition::Row;
@@ -77,6 +78,7 @@ pub(crate) fn merge(
     let work = Work::Row(&row.name);
     let started = check(order, work, valid)?;
     refuse_unseen(row, valid, before)?;
+    refuse_another_draw(context, row, valid, before)?;
     keep_all(context, work, attempts, conditions)?;
     import(context, row, valid)?;
     files(context, work, valid)?;
@@ -137,6 +139,25 @@ fn refuse_unseen(row: &Row, valid: &Attempt, before: &[Attempt]) -> Result<(), C
         record.payload_json()
     );
     Err(CampaignError::new(Stage::Run, Cause::StopForReview, message).in_row(&row.name))
+}
+
+/// An attempt that was given up may have come to the end of its measurement after the next one began: which of the two counts
+/// is not to be chosen by what they say.
+fn refuse_another_draw(
+    context: &Context<'_>,
+    row: &Row,
+    valid: &Attempt,
+    before: &[Attempt],
+) -> Result<(), CampaignError> {
+    let Some((events, _)) = decided(before, row, &context.definition().measure.run)? else { return Ok(()) };
+    let own = events_of(&valid.records, &format!("measure.{}", row.name));
+    let own: Vec<Event> = own.at(Stage::Measure, Cause::HostUnfit)?;
+    // A row that turned out unfit to be measured has none.
+    if own.is_empty() || own == events {
+        return Ok(());
+    }
+    let message = "an attempt that was given up came to the end of its measurement, and another one was made";
+    Err(CampaignError::new(Stage::Measure, Cause::StopForReview, message).in_row(&row.name))
 }
 
 /// Keeps the journal of every attempt at some work, and says what each was worth.

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use cpu_placement::CancelToken;
 use evidence::Record;
-use paired_run::{Event, PairedRun, RunOutcome, events_of};
+use paired_run::{Event, PairedRun, RunDefinition, events_of};
 
 use super::attempt::Attempt;
 use super::job::{Allocation, Job};
@@ -16,7 +16,7 @@ use crate::coverage::WorkloadTotals;
 use crate::definition::{CampaignFile, Row};
 use crate::error::{At, CampaignError, Cause};
 use crate::exception::Exception;
-use crate::record::{Both, Measurable, MeasureRecord, PerformanceVerdict, RowRecord};
+use crate::record::{Both, Measurable, MeasureRecord, RowRecord};
 use crate::stage::Stage;
 use crate::stage::build::Built;
 use crate::stage::classify::Proofs;
@@ -64,20 +64,6 @@ struct RowJob<'a> {
 }
 
 impl RowJob<'_> {
-    /// A measurement of an earlier attempt in which the product failed: that is not undone either.
-    fn failed_measurement(&self) -> Result<Option<(Vec<Event>, String)>, CampaignError> {
-        let kind = format!("measure.{}", self.row);
-        for attempt in self.job.earlier {
-            let events = events_of(&attempt.records, &kind).at(Stage::Measure, Cause::HostUnfit)?;
-            let run = PairedRun::resume(self.job.file.definition.measure.run.clone(), &events)
-                .at(Stage::Measure, Cause::HostUnfit)?;
-            if let Some(RunOutcome::Failed { attempt, failure }) = run.outcome() {
-                return Ok(Some((events, format!("{attempt}: {failure}"))));
-            }
-        }
-        Ok(None)
-    }
-
     fn row(&self) -> Result<&Row, CampaignError> {
         let row = self.job.file.definition.rows.iter().find(|row| row.name == self.row);
         row.ok_or("the order has a row that the campaign file has not").at(Stage::Run, Cause::Bug)
@@ -113,12 +99,12 @@ impl RowJob<'_> {
         if let Measurable::No { reason } = decision {
             return Ok(not_measured(definition, row, reason));
         }
-        if let Some((events, why)) = self.failed_measurement()? {
+        if let Some((events, run)) = decided(self.job.earlier, row, &definition.measure.run)? {
+            context.progress.note("an earlier attempt has brought the measurement to its end");
             for event in &events {
                 context.append(Stage::Measure, &format!("measure.{}", row.name), event)?;
             }
-            let blank = not_measured(definition, row, why);
-            return Ok(MeasureRecord { verdict: PerformanceVerdict::Blocked, ..blank });
+            return measure::carried_over(definition, row, &decision, &run, &events);
         }
         let node = context.timed(Stage::Measure, |context| measure::Node::prepare(context, built, sliced))?;
         measure::measure(context, &node, row, &decision, cpus)
@@ -151,6 +137,25 @@ impl RowJob<'_> {
             .map(|(index, frozen)| Exception::read(&order::exception(self.job.jobs, index), frozen.sha256));
         read.collect::<Result<_, _>>().at(Stage::Classify, Cause::BadInput)
     }
+}
+
+/// A measurement that one of these attempts brought to its end, well or badly. It is not made again: a row that was ended
+/// between its last sample and its seal, as by a time limit that ran out over the profile of a slow candidate, would have
+/// another draw (M7).
+pub(crate) fn decided(
+    attempts: &[Attempt],
+    row: &Row,
+    definition: &RunDefinition,
+) -> Result<Option<(Vec<Event>, PairedRun)>, CampaignError> {
+    let kind = format!("measure.{}", row.name);
+    for attempt in attempts {
+        let events = events_of(&attempt.records, &kind).at(Stage::Measure, Cause::HostUnfit)?;
+        let run = PairedRun::resume(definition.clone(), &events).at(Stage::Measure, Cause::HostUnfit)?;
+        if run.outcome().is_some() {
+            return Ok(Some((events, run)));
+        }
+    }
+    Ok(None)
 }
 
 /// The repetitions and digests that a series of attempts saw, in order. Each attempt repeats those before it, as far as it

@@ -119,6 +119,10 @@ impl CheckoutTest<'_> {
             TestEnd::NotRun { .. } => return end,
             _ if !said.contains(self.proof) => format!("its output does not contain {:?}", self.proof),
             _ if counted(said) == Some(0) => "its test runner ran no test".to_owned(),
+            _ if counted(said).is_none() && is_cargo_test(self.command) => {
+                "cargo gave no test result: it was not built, or no such test was found".to_owned()
+            }
+            _ if said.lines().any(was_not_built) => "cargo could not build it".to_owned(),
             _ => return end,
         };
         TestEnd::NotRun { why }
@@ -182,6 +186,21 @@ impl Placed {
         }
         Ok(())
     }
+}
+
+/// Whether Rust's own runner must have said something.
+fn is_cargo_test(command: &[String]) -> bool {
+    let mut words = command.iter().map(String::as_str);
+    let is_cargo =
+        words.next().is_some_and(|word| Path::new(word).file_name().is_some_and(|name| name == "cargo"));
+    is_cargo && words.find(|word| !word.starts_with(['-', '+'])) == Some("test")
+}
+
+/// What cargo says of a program that it could not make, whoever started it.
+fn was_not_built(line: &str) -> bool {
+    let no_target = |rest: &str| rest.starts_with("no ") && rest.contains(" target named ");
+    let what = line.trim_start().strip_prefix("error: ");
+    what.is_some_and(|rest| rest.starts_with("could not compile ") || no_target(rest))
 }
 
 /// How many tests Rust's own runner says it ran, over all its summaries; `None` when there is no summary.
@@ -249,6 +268,42 @@ mod tests {
         assert_eq!(taken.err(), Some(PathBuf::from("src/lib.rs")));
         assert_eq!(names(), ["src"]);
         assert_eq!(fs::read_to_string(at("src/lib.rs")).expect("a file"), "its own");
+    }
+
+    /// What is absent on the baseline, as the interface that a test is written for, must not count as a test that fails there.
+    #[test]
+    fn a_test_that_was_not_built_proves_nothing() {
+        let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        let ended = |command: &str, said: &str| {
+            let command = words(command);
+            let test = CheckoutTest {
+                stage: Stage::Classify,
+                label: String::new(),
+                files: &[],
+                prepare: &[],
+                command: &command,
+                proof: "it_holds",
+                time_limit_s: 1,
+            };
+            test.proved(TestEnd::Failed, said).to_string()
+        };
+        let ran = "test it_holds ... FAILED\ntest result: FAILED. 0 passed; 1 failed; 0 ignored";
+        let not_compiled =
+            "error[E0599]: no method\n3 | fn it_holds() {\nerror: could not compile `a` (test \"it\")";
+        let absent = "error: no test target named `it_holds` in `a` package";
+        let unknown = "not run: cargo gave no test result: it was not built, or no such test was found";
+        for (command, said, expected) in [
+            ("cargo test it_holds", ran, "failed"),
+            ("/usr/bin/cargo +stable --locked test", ran, "failed"),
+            ("cargo test --test it_holds", absent, unknown),
+            ("cargo test --test it", not_compiled, unknown),
+            ("sh -c cargo", not_compiled, "not run: cargo could not build it"),
+            ("sh -c cargo", absent, "not run: cargo could not build it"),
+            ("sh it.sh", "it_holds: no", "failed"),
+            ("cargo run --example it_holds", "it_holds: no", "failed"),
+        ] {
+            assert_eq!(ended(command, said), expected, "{command}: {said}");
+        }
     }
 
     #[test]

@@ -51,9 +51,16 @@ pub(crate) fn cover(
     let all = differing(&[])?;
     let shapes: BTreeSet<&str> = all.groups.iter().map(|group| group.shape.as_str()).collect();
     let mut records = Vec::new();
+    let mut used = Vec::new();
     for exception in &applicable {
         let covers = all.total - differing(&[exception])?.total.min(all.total);
-        let broad = |pointer: &&String| !shapes.iter().any(|shape| is_within(pointer, shape));
+        if covers > 0 {
+            used.push(*exception);
+        }
+        let broad = |pointer: &&String| {
+            !shapes.iter().any(|shape| is_within(pointer, shape))
+                || shapes.iter().any(|shape| reaches_above(pointer, shape))
+        };
         let over_broad = if covers == 0 || all.truncated {
             Vec::new()
         } else {
@@ -61,7 +68,8 @@ pub(crate) fn cover(
         };
         records.push(ExceptionUse { name: exception.record.name.clone(), covers, over_broad });
     }
-    let uncovered = diff(reports[0], reports[1], &without(rules, &applicable), &DiffLimits::default())?;
+    // The test of a record that covers nothing is not run, so what it names is not left out either.
+    let uncovered = diff(reports[0], reports[1], &without(rules, &used), &DiffLimits::default())?;
     Ok(Classification { records, uncovered_total: uncovered.total, uncovered: uncovered.groups })
 }
 
@@ -72,6 +80,18 @@ fn is_within(pointer: &str, shape: &str) -> bool {
         match (pointer.next(), shape.next()) {
             (None, None) => return true,
             (Some(step), Some(of_shape)) if step == of_shape || of_shape == "*" => {}
+            _ => return false,
+        }
+    }
+}
+
+/// Whether a pointer names something that a shape is only a part of: whatever else is in there is waived with it.
+fn reaches_above(pointer: &str, shape: &str) -> bool {
+    let (mut pointer, mut shape) = (pointer.split('/'), shape.split('/'));
+    loop {
+        match (pointer.next(), shape.next()) {
+            (None, Some(_)) => return true,
+            (Some(step), Some(of_shape)) if step == of_shape || step == "*" || of_shape == "*" => {}
             _ => return false,
         }
     }
@@ -185,7 +205,7 @@ fn test(context: &mut Context<'_>, exception: &Exception, side: Side) -> Result<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use canonical_json::Sha256;
+    use canonical_json::{Sha256, Unordered};
 
     fn record(name: &str, row: &str, pointers: &[&str]) -> Exception {
         let text = format!(
@@ -241,6 +261,37 @@ mod tests {
         check(&[record("stale", "row", &["/same/*"])], &[("stale", 0, &[])], 3);
         let both = [record("x", "row", &["/a/x", "/a/y"]), record("b", "row", &["/b/*"])];
         check(&both, &[("x", 2, &[]), ("b", 1, &[])], 0);
+    }
+
+    /// Leaving out more may make two reports differ more. A record that covers nothing by itself, and so is never tested,
+    /// must not help another to cover everything.
+    #[test]
+    fn a_record_that_covers_nothing_leaves_nothing_out() {
+        let reports: [&[u8]; 2] = [
+            br#"{"s":{"max":1},"list":[{"k":1,"v":5},{"k":2}]}"#,
+            br#"{"s":{"max":2},"list":[{"k":1},{"k":2,"v":5}]}"#,
+        ];
+        let records =
+            [record("untested", "row", &["/s/max", "/list/0/k"]), record("proved", "row", &["/list/*/v"])];
+        let found = cover(&records, "row", reports, &Rules::default()).expect("two reports");
+        let covers: Vec<u64> = found.records.iter().map(|used| used.covers).collect();
+        assert_eq!((covers, found.uncovered_total), (vec![1, 2], 0), "the first covers, and must be proved");
+        let swapped: [&[u8]; 2] = [
+            br#"{"s":{"max":1},"list":[{"k":1,"v":5},{"k":2,"v":6}]}"#,
+            br#"{"s":{"max":2},"list":[{"k":2,"v":6},{"k":1,"v":5}]}"#,
+        ];
+        let rules = Rules {
+            unordered: vec![Unordered {
+                at: "/list".parse().expect("a pattern"),
+                by: "/k".parse().expect("a pointer"),
+            }],
+            ..Rules::default()
+        };
+        let records =
+            [record("untested", "row", &["/s/max", "/list/0/v"]), record("proved", "row", &["/list/*/v"])];
+        let found = cover(&records, "row", swapped, &rules).expect("two reports");
+        let covers: Vec<u64> = found.records.iter().map(|used| used.covers).collect();
+        assert_eq!((covers, found.uncovered_total), (vec![0, 0], 1));
     }
 
     /// However many shapes differ, a pointer is held against all of them.
@@ -312,6 +363,14 @@ mod tests {
             found["a"].baseline.side == Side::Baseline && proves(&found["a"]),
             "the last run of each counts"
         );
+    }
+
+    /// A request that is only on one side makes `/per_request/*` a shape; so named, every member of every request is waived.
+    #[test]
+    fn a_pointer_above_another_shape_is_broad() {
+        let reports: [&[u8]; 2] = [br#"{"r":[{"x":1,"y":1},{"x":2,"y":2}]}"#, br#"{"r":[{"x":9,"y":1}]}"#];
+        let found = cover(&[record("wide", "row", &["/r/*"])], "row", reports, &Rules::default());
+        assert_eq!(found.expect("two reports").records[0].over_broad, ["/r/*"]);
     }
 
     #[test]

@@ -186,14 +186,18 @@ struct Counting<'a> {
 
 impl Counting<'_> {
     fn count(&mut self, event: &Event) {
-        let kind = match event {
-            Event::AttemptEnded { attempt, .. } => format!("{} ended", attempt.arm),
-            Event::AttemptInterrupted { attempt, .. } => format!("{} interrupted", attempt.arm),
-            Event::PairInvalidated { .. } => "pairs invalidated".to_owned(),
-            _ => return,
-        };
-        *self.attempts.entry(kind).or_default() += 1;
+        count(&mut self.attempts, event);
     }
+}
+
+fn count(attempts: &mut BTreeMap<String, u64>, event: &Event) {
+    let kind = match event {
+        Event::AttemptEnded { attempt, .. } => format!("{} ended", attempt.arm),
+        Event::AttemptInterrupted { attempt, .. } => format!("{} interrupted", attempt.arm),
+        Event::PairInvalidated { .. } => "pairs invalidated".to_owned(),
+        _ => return,
+    };
+    *attempts.entry(kind).or_default() += 1;
 }
 
 impl Recorder for Counting<'_> {
@@ -253,10 +257,9 @@ pub(crate) fn measure(
         Ok((outcome, recorder.attempts))
     })?;
     let blank = MeasureRecord { attempts, ..not_measured(definition, row, String::new()) };
-    let mut record = context.timed(Stage::Gate, |_| decide(definition, row, &run, outcome, blank, node))?;
-    if *decision == Measurable::UnequalWork {
-        record.labels.push(UNEQUAL_WORK.to_owned());
-    }
+    let staging = Some(node.staging.path());
+    let mut record =
+        context.timed(Stage::Gate, |_| decide(definition, row, decision, &run, outcome, blank, staging))?;
     record.wall_ms = milliseconds(start);
     if context.options.profile.is_wanted(record.verdict) {
         let is_equal = *decision == Measurable::Yes;
@@ -267,6 +270,21 @@ pub(crate) fn measure(
         record.profile = Some(taken.map_err(|error| error.in_row(&row.name))?);
     }
     Ok(record)
+}
+
+/// The record of a measurement that an earlier process brought to its end; nothing is run.
+pub(crate) fn carried_over(
+    definition: &Definition,
+    row: &Row,
+    decision: &Measurable,
+    run: &PairedRun,
+    events: &[Event],
+) -> Result<MeasureRecord, CampaignError> {
+    let outcome = run.outcome().ok_or("a measurement without an end").at(Stage::Gate, Cause::Bug)?;
+    let mut attempts = BTreeMap::new();
+    events.iter().for_each(|event| count(&mut attempts, event));
+    let blank = MeasureRecord { attempts, ..not_measured(definition, row, String::new()) };
+    decide(definition, row, decision, run, outcome, blank, None)
 }
 
 /// A profile of both arms, with the arguments and on the CPUs of the measured samples.
@@ -288,20 +306,25 @@ fn take_profile(
     profile(context, &row.name, equal_work, &node.staging.path().join("profile"), &start)
 }
 
+/// The verdict of a measurement that came to its end; `staging` is where its attempts left what they said.
 fn decide(
     definition: &Definition,
     row: &Row,
+    decision: &Measurable,
     run: &PairedRun,
     outcome: RunOutcome,
-    blank: MeasureRecord,
-    node: &Node,
+    mut blank: MeasureRecord,
+    staging: Option<&Path>,
 ) -> Result<MeasureRecord, CampaignError> {
+    if *decision == Measurable::UnequalWork {
+        blank.labels.push(UNEQUAL_WORK.to_owned());
+    }
     let stopped = |verdict, reason| Ok(MeasureRecord { verdict, reasons: vec![reason], ..blank.clone() });
     match outcome {
         RunOutcome::Complete => {}
         RunOutcome::Failed { attempt, failure } => {
-            let folder = attempt_folder(node.staging.path(), definition, row, &attempt);
-            let said = last_words(&folder);
+            let said = staging.map(|staging| last_words(&attempt_folder(staging, definition, row, &attempt)));
+            let said = said.unwrap_or_default();
             return stopped(PerformanceVerdict::Blocked, format!("{attempt}: {failure}{said}"));
         }
         RunOutcome::Blocked { pair, reasons } => {

@@ -129,8 +129,10 @@ pub(crate) const REPETITION_KIND: &str = "repetition";
 
 /// Why the metric cannot be measured, from the repetitions of a row.
 pub(crate) fn metric_missing(records: &[RepetitionRecord], metric: &str, row: &Row) -> Option<String> {
-    let of_row = records.iter().filter(|record| record.row == row.name);
-    of_row.cloned().find_map(|mut record| {
+    let mut of_row: Vec<&RepetitionRecord> = records.iter().filter(|record| record.row == row.name).collect();
+    // Records come as their processes ended, which says nothing.
+    of_row.sort_by_key(|record| (record.side == Side::Candidate, record.repetition));
+    of_row.into_iter().cloned().find_map(|mut record| {
         let side = record.side;
         check_timing(&mut record, metric, side)
     })

@@ -56,6 +56,16 @@ fn refused(error: SliceError) -> CampaignError {
     }
 }
 
+/// Finds the trace and sees that it is the named one, before two revisions are built for it.
+pub(crate) fn find_named(context: &Context<'_>, checkout: &Path) -> Result<(), CampaignError> {
+    let source = find(context, checkout)?;
+    let digested =
+        Sha256::of_file(&source).map_err(|error| format!("read the trace {}: {error}", source.display()));
+    let (found, _) = digested.at(Stage::Slice, Cause::BadInput)?;
+    let expected = context.definition().trace.sha256;
+    if found == expected { Ok(()) } else { Err(refused(SliceError::UnexpectedSource { expected, found })) }
+}
+
 /// The first candidate that exists; its digest is checked while it is read.
 fn find(context: &Context<'_>, checkout: &Path) -> Result<PathBuf, CampaignError> {
     let trace = &context.definition().trace;
