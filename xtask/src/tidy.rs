@@ -108,10 +108,26 @@ fn check_protocol(faults: &mut Vec<String>) -> Result<()> {
     for folder in packages()? {
         gather(&folder, &mut sources)?;
     }
-    let missing = named_tests(&text).into_iter().filter(|name| !sources.contains(&format!("fn {name}(")));
+    let tests = tests_of(&sources);
+    let missing = named_tests(&text).into_iter().filter(|name| !tests.contains(name));
     faults
         .extend(missing.map(|name| format!("docs/protocol.md names the test {name}, which does not exist")));
     Ok(())
+}
+
+/// The functions that are tests.
+fn tests_of(sources: &str) -> BTreeSet<&str> {
+    let mut tests = BTreeSet::new();
+    let mut is_test = false;
+    for line in sources.lines().map(str::trim) {
+        if line == "#[test]" {
+            is_test = true;
+        } else if let Some(rest) = line.strip_prefix("fn ") {
+            tests.extend(rest.split('(').next().filter(|_| is_test));
+            is_test = false;
+        }
+    }
+    tests
 }
 
 /// What stands in backquotes in the last column and looks like a function.
@@ -119,7 +135,11 @@ fn named_tests(protocol: &str) -> BTreeSet<&str> {
     let rows = protocol.lines().filter(|line| line.starts_with("| "));
     let last_cells = rows.filter_map(|line| line.trim_end_matches('|').rsplit('|').next());
     let quoted = last_cells.flat_map(|cell| cell.split('`').skip(1).step_by(2));
-    quoted.filter(|word| word.contains('_') && !word.contains(['/', '.'])).collect()
+    let is_name = |word: &&str| {
+        word.len() > 2
+            && word.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
+    };
+    quoted.filter(is_name).collect()
 }
 
 fn gather(folder: &Path, sources: &mut String) -> Result<()> {
@@ -166,6 +186,12 @@ mod tests {
         let protocol =
             "| D1 | a | `not_here.rs` | `a_test`, `other/path_x`; later: not yet |\nprose `not_this`\n";
         assert_eq!(named_tests(protocol), BTreeSet::from(["a_test"]));
+    }
+
+    #[test]
+    fn only_a_function_with_the_attribute_is_a_test() {
+        let sources = "#[test]\n#[ignore]\nfn one() {}\nfn helper() {}\n    #[test]\n    fn two() {}\n";
+        assert_eq!(tests_of(sources), BTreeSet::from(["one", "two"]));
     }
 
     #[test]

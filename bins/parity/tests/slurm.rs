@@ -301,6 +301,8 @@ fn a_measurement_that_came_to_its_end_is_not_made_again() {
     let report = parity_campaign::read_report(&scene.out()).expect("a report");
     let counted = report.measurements.iter().find(|one| one.row == row).expect("its record");
     assert_eq!(counted.ratio.map(|ratio| ratio.pairs), Some(6));
+    let told = "measured by an attempt that was ended before its seal";
+    assert!(report.labels.iter().any(|label| label == told), "{:?}", report.labels);
     // Evidence in which another draw is told of is refused.
     let path = kept(invalid);
     let text = fs::read_to_string(&path).expect("a journal");

@@ -41,6 +41,9 @@ const STAGED: &str = "copies of both artifacts and of the window, on storage of 
 /// The label of a result whose arms did not do the same work (M12).
 const UNEQUAL_WORK: &str = "unequal semantic work, not a parity verdict";
 
+/// The label of a row whose attempt was ended between its last sample and its seal.
+const CARRIED_OVER: &str = "measured by an attempt that was ended before its seal";
+
 /// This node, made ready: nobody builds on it, and artifacts and inputs are on its own storage.
 pub(crate) struct Node {
     _lock: NodeLock,
@@ -283,7 +286,8 @@ pub(crate) fn carried_over(
     let outcome = run.outcome().ok_or("a measurement without an end").at(Stage::Gate, Cause::Bug)?;
     let mut attempts = BTreeMap::new();
     events.iter().for_each(|event| count(&mut attempts, event));
-    let blank = MeasureRecord { attempts, ..not_measured(definition, row, String::new()) };
+    let mut blank = MeasureRecord { attempts, ..not_measured(definition, row, String::new()) };
+    blank.labels.push(CARRIED_OVER.to_owned());
     decide(definition, row, decision, run, outcome, blank, None)
 }
 
