@@ -274,7 +274,7 @@ mod tests {
     #[test]
     fn a_test_that_was_not_built_proves_nothing() {
         let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
-        let ended = |command: &str, said: &str| {
+        let ended = |end: TestEnd, command: &str, said: &str| {
             let command = words(command);
             let test = CheckoutTest {
                 stage: Stage::Classify,
@@ -285,7 +285,7 @@ mod tests {
                 proof: "it_holds",
                 time_limit_s: 1,
             };
-            test.proved(TestEnd::Failed, said).to_string()
+            test.proved(end, said).to_string()
         };
         let ran = "test it_holds ... FAILED\ntest result: FAILED. 0 passed; 1 failed; 0 ignored";
         let not_compiled =
@@ -300,10 +300,18 @@ mod tests {
             ("sh -c cargo", not_compiled, "not run: cargo could not build it"),
             ("sh -c cargo", absent, "not run: cargo could not build it"),
             ("sh it.sh", "it_holds: no", "failed"),
+            ("sh it.sh", "it_holds\nerror: no luck", "failed"),
+            ("sh it.sh", "it_holds\nerror: the target named it", "failed"),
             ("cargo run --example it_holds", "it_holds: no", "failed"),
         ] {
-            assert_eq!(ended(command, said), expected, "{command}: {said}");
+            assert_eq!(ended(TestEnd::Failed, command, said), expected, "{command}: {said}");
         }
+        let none = "test it_holds\ntest result: ok. 0 passed; 0 failed; 0 ignored";
+        assert_eq!(ended(TestEnd::Passed, "sh it.sh", none), "not run: its test runner ran no test");
+        let silent = "not run: its output does not contain \"it_holds\"";
+        assert_eq!(ended(TestEnd::Failed, "sh it.sh", "another: no"), silent);
+        let over = || TestEnd::NotRun { why: "it took too long".to_owned() };
+        assert_eq!(ended(over(), "sh it.sh", "another: no"), "not run: it took too long");
     }
 
     #[test]

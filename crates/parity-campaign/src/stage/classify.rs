@@ -374,6 +374,21 @@ mod tests {
     }
 
     #[test]
+    fn a_pointer_reaches_above_a_shape_that_goes_on_where_it_ends() {
+        for (pointer, shape, expected) in [
+            ("/r/*", "/r/*/x", true),
+            ("/r/3", "/r/*/x", true),
+            ("/*/a", "/r/a/x", true),
+            ("/r/*", "/r/*", false),
+            ("/r/*/x", "/r/*", false),
+            ("/s/*", "/r/*/x", false),
+            ("/r/*/y", "/r/*/x/z", false),
+        ] {
+            assert_eq!(reaches_above(pointer, shape), expected, "{pointer} {shape}");
+        }
+    }
+
+    #[test]
     fn a_pointer_is_within_a_shape_only_if_it_names_no_more() {
         for (pointer, shape, expected) in [
             ("/a/*/b", "/a/*/b", true),

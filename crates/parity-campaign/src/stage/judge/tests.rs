@@ -210,6 +210,27 @@ fn what_cannot_be_checked_is_kept_apart() {
     assert!(findings.take(Side::Baseline, Ok(coverage(None))).is_some());
 }
 
+/// Repetitions are recorded as their processes end; which revision is named must not depend on that.
+#[test]
+fn a_metric_that_both_lack_is_missed_of_the_baseline_first() {
+    let definition = crate::definition::tests::good();
+    let row = &definition.rows[0];
+    let record = |side, repetition, timing: &str| RepetitionRecord {
+        timing: Some(timing.to_owned()),
+        ..attempt(&row.name, side, repetition, None)
+    };
+    let lacking = r#"{"iteration":0,"replay_bench":true}"#;
+    let missing = |records: &[RepetitionRecord]| {
+        let what = crate::stage::run::metric_missing(records, "replay_execution_ms", row)?;
+        what.split(':').next().map(str::to_owned)
+    };
+    let both = [record(Side::Candidate, 1, lacking), record(Side::Baseline, 1, lacking)];
+    assert_eq!(missing(&both).as_deref(), Some("baseline"));
+    assert_eq!(missing(&both[..1]).as_deref(), Some("candidate"));
+    let other = RepetitionRecord { row: "other".to_owned(), ..both[0].clone() };
+    assert_eq!(missing(&[other]), None);
+}
+
 /// What a report says of how a row was run is every option of it, flag and value.
 #[test]
 fn a_row_is_run_with_its_options() {
