@@ -120,6 +120,16 @@ impl Sample<'_> {
     }
 }
 
+/// As many values, in memory that is there: a page that is touched for the first time has to be found then, which takes tens of
+/// microseconds in a virtual machine, and would be part of the lag and latency of the calls around it.
+fn backed<T: Copy>(value: T, count: usize) -> Vec<T> {
+    const PAGE_BYTES: usize = 4_096;
+    let mut values = vec![value; count];
+    let of_a_page = (PAGE_BYTES / size_of::<T>()).max(1);
+    values.iter_mut().step_by(of_a_page).for_each(|place| *place = std::hint::black_box(value));
+    values
+}
+
 impl Outcomes {
     /// Nothing has happened yet.
     #[must_use]
@@ -127,10 +137,10 @@ impl Outcomes {
         Outcomes {
             speed,
             phase_origins_us: [None; 3],
-            start_us: vec![0; trace.len()],
-            finish_us: vec![0; trace.len()],
-            flags: vec![0; trace.len()],
-            statuses: vec![KeyStatus::Skipped; trace.planned_keys()],
+            start_us: backed(0, trace.len()),
+            finish_us: backed(0, trace.len()),
+            flags: backed(0, trace.len()),
+            statuses: backed(KeyStatus::Skipped, trace.planned_keys()),
             errors: HashMap::new(),
             texts: Vec::new(),
             text_numbers: HashMap::new(),
