@@ -215,7 +215,7 @@ impl Coverage {
     pub fn lack(&self, row: &Row) -> Option<String> {
         let listed: Vec<ItemId> = self.items.iter().map(|item| item.id).collect();
         if listed != ItemId::ALL {
-            let absent = ItemId::ALL.into_iter().find(|id| !listed.contains(id));
+            let absent = ItemId::ALL.iter().find(|id| !listed.contains(id));
             return Some(
                 absent.map_or("the items are in another order".to_owned(), |id| {
                     format!("{id} was not checked")
