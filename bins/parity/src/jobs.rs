@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use command_line::{Exit, Interrupt, MessageFormat, Output, describe_error};
 use parity_campaign::{BuildInputs, CampaignStatus, JobId, cancel_campaign, run_build, run_row, status};
-
 use serde_json::json;
 
 use crate::cli::{BuildArgs, CancelArgs, RowArgs, StatusArgs};

@@ -285,18 +285,21 @@ fn telemetry(watched: &Watched) -> BTreeMap<String, f64> {
     let share = |kind| load.map(|load| load.ppm(kind) as f64);
     let ms = |ns: u64| ns as f64 / 1e6;
     let seen = &watched.telemetry;
-    // In the order of the names.
     let readings = [
-        share(LoadKind::Steal),
-        share(LoadKind::Others),
-        share(LoadKind::Siblings),
-        load.and_then(|load| load.pressure_ns.value()).copied().map(ms),
-        watched.run_delay_ns.value().copied().map(ms),
-        watched.throttling.value().map(|throttling| ms(throttling.held_back_ns)),
-        seen.frequency_khz.value().map(|range| range.min as f64),
-        seen.temperature_millicelsius.value().map(|range| range.max as f64),
+        ("steal_ppm", share(LoadKind::Steal)),
+        ("others_ppm", share(LoadKind::Others)),
+        ("siblings_ppm", share(LoadKind::Siblings)),
+        ("cpu_pressure_ms", load.and_then(|load| load.pressure_ns.value()).copied().map(ms)),
+        ("run_delay_ms", watched.run_delay_ns.value().copied().map(ms)),
+        ("held_back_ms", watched.throttling.value().map(|throttling| ms(throttling.held_back_ns))),
+        ("frequency_khz", seen.frequency_khz.value().map(|range| range.min as f64)),
+        ("temperature_millicelsius", seen.temperature_millicelsius.value().map(|range| range.max as f64)),
     ];
-    TELEMETRY.iter().zip(readings).filter_map(|(name, value)| Some(((*name).to_owned(), value?))).collect()
+    debug_assert!(
+        readings.iter().map(|(name, _)| *name).eq(TELEMETRY),
+        "every name and no other is declared"
+    );
+    readings.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
 }
 
 fn condition_kind(violation: &ViolationKind) -> ConditionKind {

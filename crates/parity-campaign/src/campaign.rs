@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use cpu_placement::CancelToken;
 use evidence::{Manifest, ManifestError};
+use paired_run::RunDefinition;
 use paired_stats::{DiagnosticsDefinition, Gate};
 
 use crate::context::{Context, Options, Progress, Purpose, STARTED, Started, same_file};
@@ -608,6 +609,11 @@ fn weaker_than_the_protocol(definition: &Definition) -> Vec<String> {
         (gate.confidence < protocol.confidence)
             .then(|| format!("confidence {} below {}", gate.confidence.get(), protocol.confidence.get())),
         (run.pairs < protocol.pairs).then(|| format!("{} pairs, not {}", run.pairs, protocol.pairs)),
+        (run.warmups_per_arm < RunDefinition::default().warmups_per_arm).then(|| {
+            format!("warm-ups {}, not {}", run.warmups_per_arm, RunDefinition::default().warmups_per_arm)
+        }),
+        (gate.diagnostics.lags < protocol.diagnostics.lags)
+            .then(|| format!("{} lags", gate.diagnostics.lags)),
         (!gate.corroborate).then(|| "bounds not corroborated".to_owned()),
         (gate.diagnostics.campaign_false_alarm_rate < protocol.diagnostics.campaign_false_alarm_rate).then(
             || {
@@ -678,6 +684,7 @@ mod tests {
         let trace = canonical_json::Sha256::of(b"");
         let whole = testkit::campaign_toml(Path::new("/r"), &commits, &trace, 20, "")
             .replace("pairs = 6", "pairs = 60");
+        let whole = whole.replace("warmups_per_arm = 1", "warmups_per_arm = 5");
         let said = |from: &str, to: &str| {
             assert!(whole.contains(from), "{from}");
             let text = whole.replacen(from, to, 1);
@@ -694,6 +701,7 @@ mod tests {
             ("diagnostics.campaign_false_alarm_rate = 0.01", "alarms at 0.01, not 0.05"),
             ("diagnostics.require_arm_order = false", "order of the arms not required"),
             ("diagnostics.weights.arm_order = 0", "no diagnostic arm_order"),
+            ("diagnostics.lags = 4", "4 lags"),
         ] {
             let label = format!("WEAKER THAN THE PROTOCOL: {expected}");
             assert_eq!(said(gate, &format!("{gate}{key}\n")), [label]);
@@ -704,6 +712,9 @@ mod tests {
         assert_eq!(preflight, ["PREFLIGHT"]);
         let short = testkit::campaign_toml(Path::new("/r"), &commits, &trace, 20, "");
         let file = CampaignFile::parse(short.into_bytes(), PathBuf::new()).expect("a campaign");
-        assert_eq!(labels(&file.definition), ["WEAKER THAN THE PROTOCOL: 6 pairs, not 60"]);
+        assert_eq!(
+            labels(&file.definition),
+            ["WEAKER THAN THE PROTOCOL: 6 pairs, not 60, warm-ups 1, not 5"]
+        );
     }
 }

@@ -273,29 +273,35 @@ impl Check<'_> {
             let of_row = attempts.iter().filter(|attempt| attempt.row.as_deref() == Some(&stated.row));
             for path in of_row.filter(|attempt| !attempt.valid).filter_map(|attempt| attempt.journal.as_ref())
             {
-                if self.is_another_draw(&stated.row, &self.dir.join(path))? {
-                    self.disagree(format!(
-                        "{path}: it came to the end of the measurement, and another one counts"
-                    ));
+                if let Err(why) = self.no_other_draw(&stated.row, &bytes(&self.dir.join(path))?) {
+                    self.disagree(format!("{path}: {why}"));
                 }
             }
         }
         Ok(())
     }
 
-    /// Whether an attempt that does not count brought the measurement of its row to an end, and another one is told of (M7).
-    fn is_another_draw(&self, row: &str, journal: &Path) -> Result<bool, RecomputeError> {
+    /// Refuses the journal of an attempt that does not count and brought the measurement of its row to an end, when another one
+    /// is told of (M7), and one of which that cannot be known.
+    fn no_other_draw(&self, row: &str, journal: &[u8]) -> Result<(), String> {
         let kind = format!("measure.{row}");
-        let text = bytes(journal)?;
-        // What is not a whole record is the end that a killed process left.
-        let records = text.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok());
-        let payloads = records.filter(|record: &serde_json::Value| record["kind"] == kind.as_str());
-        let theirs: Result<Vec<Event>, _> =
-            payloads.map(|record| serde_json::from_value(record["payload"].clone())).collect();
-        let (Ok(theirs), Ok(ours)) = (theirs, events_of(self.journal, &kind)) else { return Ok(true) };
+        let mut theirs: Vec<Event> = Vec::new();
+        // What is not a whole line is the end that a killed process left.
+        for line in journal.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n")) {
+            let record: serde_json::Value =
+                serde_json::from_slice(line).map_err(|error| error.to_string())?;
+            if record["kind"] == kind.as_str() {
+                let event = serde_json::from_value(record["payload"].clone());
+                theirs.push(event.map_err(|error| error.to_string())?);
+            }
+        }
         let run = PairedRun::resume(self.definition().measure.run.clone(), &theirs);
-        let is_decided = run.is_ok_and(|run| run.outcome().is_some());
-        Ok(is_decided && !ours.is_empty() && theirs != ours)
+        let is_decided = run.map_err(|error| with_causes(&error))?.outcome().is_some();
+        let ours = events_of(self.journal, &kind).map_err(|error| with_causes(&error))?;
+        if is_decided && !ours.is_empty() && theirs != ours {
+            return Err("it came to the end of the measurement, and another one counts".to_owned());
+        }
+        Ok(())
     }
 
     /// What the report says of the definition, and what the records say against it.
