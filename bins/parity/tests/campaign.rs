@@ -835,6 +835,65 @@ fn verify_names_what_was_altered() {
         .stdout(predicates::str::contains("altered report.json"));
 }
 
+/// A C library whose logarithms, exponentials, powers and cosines end in other bits than this machine's: each answer is the next
+/// number above the right one. It says how often it was asked.
+const ANOTHER_C_LIBRARY: &str = r#"
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static unsigned long asked;
+
+#define NEXT_ABOVE(name)                                                     \
+    double name(double x) {                                                  \
+        static double (*own)(double);                                        \
+        if (!own) own = (double (*)(double))dlsym(RTLD_NEXT, #name);         \
+        asked++;                                                             \
+        return nextafter(own(x), INFINITY);                                  \
+    }
+
+NEXT_ABOVE(log)
+NEXT_ABOVE(exp)
+NEXT_ABOVE(cos)
+NEXT_ABOVE(asin)
+
+double pow(double x, double y) {
+    static double (*own)(double, double);
+    if (!own) own = (double (*)(double, double))dlsym(RTLD_NEXT, "pow");
+    asked++;
+    return nextafter(own(x, y), INFINITY);
+}
+
+__attribute__((destructor)) static void say(void) {
+    FILE *file = fopen(getenv("ASKED"), "w");
+    fprintf(file, "%lu", asked);
+    fclose(file);
+}
+"#;
+
+#[test]
+fn a_bundle_is_verified_where_the_c_library_is_another() {
+    let stage = Scene::honest().set_up();
+    parity().args(stage.arguments()).output().expect("the command runs");
+    let (source, library) = (stage.folder.path().join("math.c"), stage.folder.path().join("math.so"));
+    let asked = stage.folder.path().join("asked");
+    fs::write(&source, ANOTHER_C_LIBRARY).expect("a file");
+    let compile = ["-shared", "-fPIC", "-fno-builtin", "-O1", "-o"];
+    Command::new("cc").args(compile).args([&library, &source]).args(["-lm", "-ldl"]).assert().success();
+    parity()
+        .arg("verify")
+        .arg(stage.out())
+        .env("LD_PRELOAD", &library)
+        .env("ASKED", &asked)
+        .assert()
+        .code(0)
+        .stdout(predicates::str::contains("the verdicts follow"));
+    let asked: u64 = fs::read_to_string(asked).expect("it was loaded").parse().expect("a number");
+    assert!(asked > 100, "asked only {asked} times");
+}
+
 /// Runs a scene, and gives its bundle's conclusions once more after each edit of one file.
 fn check_recomputed(scene: &Scene, edits: &[(&str, &str, &str, &str)]) {
     let stage = scene.set_up();
@@ -1034,6 +1093,7 @@ fn a_verdict_that_does_not_follow_from_the_evidence_is_noticed() {
             ("report.json", "\"semantic\": \"PASS\"", "\"semantic\": \"FAIL\"", "semantic verdict"),
             ("report.json", "\"kind\": \"match\"", "\"kind\": \"differs\"", "outcome"),
             ("report.json", "\"upper_rank\": 6", "\"upper_rank\": 5", "ratio"),
+            ("report.json", "\"hodges_lehmann_ratio\": ", "\"hodges_lehmann_ratio\": 1", "/for_readers/hodges_lehmann_ratio"),
             ("report.json", "\"campaign\": \"stand-in\"", "\"campaign\": \"another\"", "report.md"),
             ("records/build.json", "\"size_ratio\": ", "\"size_ratio\": 1", "records/build.json"),
             ("campaign.toml", "time_limit_s = 20", "time_limit_s = 21", "campaign_sha256"),

@@ -37,6 +37,7 @@ use crate::stage::judge::{
 use crate::stage::measure::{judged, not_measured};
 use crate::stage::run::{REPETITION_KIND, metric_missing};
 
+mod judgement;
 mod lifecycle;
 mod profile;
 
@@ -570,8 +571,8 @@ impl Check<'_> {
         }
         self.compare(&format!("{what}: ratio"), &stated.ratio, &found.ratio);
         self.compare(&format!("{what}: medians"), &stated.median_ms, &found.median_ms);
-        if json(&stated.judgement) != json(&found.judgement) {
-            self.disagree(format!("{what}: the judgement does not follow from the attempts"));
+        if let Some(which) = judgement::difference(stated.judgement.as_ref(), found.judgement.as_ref()) {
+            self.disagree(format!("{what}: the judgement does not follow from the attempts: {which}"));
         }
         self.may_be_measured(stated);
         self.profile(stated);
