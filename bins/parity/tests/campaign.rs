@@ -1093,7 +1093,12 @@ fn a_verdict_that_does_not_follow_from_the_evidence_is_noticed() {
             ("report.json", "\"semantic\": \"PASS\"", "\"semantic\": \"FAIL\"", "semantic verdict"),
             ("report.json", "\"kind\": \"match\"", "\"kind\": \"differs\"", "outcome"),
             ("report.json", "\"upper_rank\": 6", "\"upper_rank\": 5", "ratio"),
-            ("report.json", "\"hodges_lehmann_ratio\": ", "\"hodges_lehmann_ratio\": 1", "/for_readers/hodges_lehmann_ratio"),
+            (
+                "report.json",
+                "\"hodges_lehmann_ratio\": ",
+                "\"hodges_lehmann_ratio\": 1",
+                "/for_readers/hodges_lehmann_ratio",
+            ),
             ("report.json", "\"campaign\": \"stand-in\"", "\"campaign\": \"another\"", "report.md"),
             ("records/build.json", "\"size_ratio\": ", "\"size_ratio\": 1", "records/build.json"),
             ("campaign.toml", "time_limit_s = 20", "time_limit_s = 21", "campaign_sha256"),
