@@ -16,6 +16,10 @@ use super::repository::Repository;
 use super::{Request, assemble};
 use crate::process::{Stop, cargo, root};
 
+mod series;
+
+use series::Series;
+
 /// What the command line asks for.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Demonstrate {
@@ -50,8 +54,8 @@ struct Run {
     never: Vec<String>,
     /// How often it is run.
     times: usize,
-    /// Of these, how many may end inconclusive.
-    inconclusive_at_most: usize,
+    /// Of these, in how many a diagnostic may be breached.
+    breached_at_most: usize,
 }
 
 /// How one run ended.
@@ -72,6 +76,8 @@ struct Measured {
     ratios: [f64; 3],
     /// How often equal revisions would pass with this noise.
     equal_pass_probability: f64,
+    /// Whether a diagnostic was breached.
+    is_breached: bool,
 }
 
 impl Demonstrate {
@@ -109,13 +115,21 @@ impl Demonstrate {
         self.prepare(&chosen, &plants)?;
         let parity = self.parity.clone().map_or_else(build_parity, Ok)?;
         fs::create_dir_all(&self.out).with_context(|| format!("cannot make {}", self.out.display()))?;
-        let mut ended = Vec::new();
+        let (mut ended, mut series) = (Vec::new(), Vec::new());
         for demonstration in &chosen {
             for run in &demonstration.runs {
-                ended.extend(self.run_all(&parity, demonstration, run)?);
+                let mut all = self.run_all(&parity, demonstration, run)?;
+                if run.times > 1 {
+                    let of_run = Series::of(&all);
+                    let missed = of_run.missed(run.breached_at_most);
+                    all.last_mut().into_iter().for_each(|last| last.missed.extend(missed.clone()));
+                    series.push(format!("{}: {of_run}", run.campaign));
+                }
+                ended.extend(all);
             }
         }
         print!("{}{}", table(&ended), measured_table(&ended));
+        series.iter().for_each(|series| println!("\n{series}"));
         Ok(ended.iter().all(|end| end.missed.is_empty()))
     }
 
@@ -147,11 +161,10 @@ impl Demonstrate {
             let file = run.campaign.rsplit('/').next().unwrap_or(&run.campaign);
             let name = if run.times == 1 { file.to_owned() } else { format!("{file}-{number}") };
             eprintln!("demonstration {}: {name}: {}", demonstration.name, demonstration.what);
-            ended.push(self.run_one(parity, run, name)?);
-        }
-        if run.times > 1 {
-            let too_many = too_many_inconclusive(&ended, run.inconclusive_at_most);
-            ended.last_mut().into_iter().for_each(|last| last.missed.extend(too_many.clone()));
+            let end = self.run_one(parity, run, name)?;
+            // Above are the codes of signals.
+            ensure!(end.exit.is_some_and(|code| code < 128), "{} was ended", end.name);
+            ended.push(end);
         }
         Ok(ended)
     }
@@ -208,6 +221,10 @@ fn measured(report: &Path) -> Result<Vec<Measured>> {
 
 fn rows_of(report: &serde_json::Value) -> Result<Vec<Measured>> {
     let rows = report["measurements"].as_array().context("`measurements` is missing")?;
+    let tests = |row: &serde_json::Value| {
+        let tests = row.pointer("/judgement/diagnostics/tests").and_then(serde_json::Value::as_array);
+        tests.cloned().context("`/judgement/diagnostics/tests`")
+    };
     let read = |row: &serde_json::Value| {
         let text = |key: &str| row[key].as_str().map(str::to_owned).with_context(|| format!("`{key}`"));
         let number = |pointer: &str| {
@@ -218,20 +235,10 @@ fn rows_of(report: &serde_json::Value) -> Result<Vec<Measured>> {
             verdict: text("verdict")?,
             ratios: [number("/ratio/median")?, number("/ratio/lower")?, number("/ratio/upper")?],
             equal_pass_probability: number("/judgement/for_readers/equal_pass_probability")?,
+            is_breached: tests(row)?.iter().any(|test| test["outcome"] == "breached"),
         })
     };
     rows.iter().filter(|row| !row["judgement"].is_null()).map(read).collect()
-}
-
-/// Says so if more campaigns were inconclusive than may be. How many their own noise leads to expect is told beside it, and
-/// decides nothing: that was not stated before they were measured.
-fn too_many_inconclusive(ended: &[Ended], at_most: usize) -> Option<String> {
-    let inconclusive = ended.iter().filter(|end| end.exit == Some(INCONCLUSIVE)).count();
-    let passes = |end: &Ended| end.measured.iter().map(|row| row.equal_pass_probability).product::<f64>();
-    let expected: f64 = ended.iter().map(|end| 1.0 - passes(end)).sum();
-    eprintln!("{inconclusive} of {} inconclusive; {expected:.1} are expected of their noise", ended.len());
-    (inconclusive > at_most)
-        .then(|| format!("{inconclusive} of {} inconclusive, at most {at_most}", ended.len()))
 }
 
 /// The exit code of an inconclusive campaign.
@@ -239,7 +246,7 @@ const INCONCLUSIVE: i32 = 3;
 
 impl Run {
     fn read(table: &toml::Table) -> Result<Self> {
-        only(table, &["campaign", "exit", "says", "never", "times", "inconclusive_at_most"])?;
+        only(table, &["campaign", "exit", "says", "never", "times", "breached_at_most"])?;
         let number = |key: &str, default: usize| match table.get(key) {
             None => Ok(default),
             Some(value) => usize::try_from(value.as_integer().unwrap_or(-1))
@@ -253,7 +260,7 @@ impl Run {
             says: texts(table, "says")?,
             never: texts(table, "never")?,
             times: number("times", 1)?,
-            inconclusive_at_most: number("inconclusive_at_most", 0)?,
+            breached_at_most: number("breached_at_most", 0)?,
         })
     }
 
@@ -329,7 +336,8 @@ fn measured_table(ended: &[Ended]) -> String {
         "\n| campaign | row | | ratio | lower | upper | equal revisions pass |\n|---|---|---|---|---|---|---|\n",
     );
     for end in ended {
-        for Measured { row, verdict, ratios: [median, lower, upper], equal_pass_probability } in &end.measured
+        for Measured { row, verdict, ratios: [median, lower, upper], equal_pass_probability, .. } in
+            &end.measured
         {
             let equal = equal_pass_probability * 100.0;
             let name = &end.name;
@@ -393,39 +401,34 @@ mod tests {
     }
 
     #[test]
-    fn a_series_may_be_inconclusive_so_often_whatever_its_noise() {
+    fn measured_rows_are_read_from_a_report() {
         let report = serde_json::json!({ "measurements": [
             { "row": "none", "verdict": "not-measured", "ratio": null, "judgement": null },
             { "row": "one", "verdict": "inconclusive", "ratio": { "median": 1.0, "lower": 0.9, "upper": 1.1 },
-              "judgement": { "for_readers": { "equal_pass_probability": 0.25 } } },
+              "judgement": {
+                  "for_readers": { "equal_pass_probability": 0.25 },
+                  "diagnostics": { "tests": [{ "outcome": "held" }, { "outcome": "breached" }] },
+              } },
         ] });
         let rows = rows_of(&report).unwrap();
         assert_eq!(rows.len(), 1);
-        assert_eq!((&*rows[0].row, rows[0].ratios), ("one", [1.0, 0.9, 1.1]));
-        let text =
-            serde_json::json!({ "measurements": [{ "row": "one", "verdict": "pass", "judgement": {} }] });
-        assert!(format!("{:#}", rows_of(&text).unwrap_err()).contains("`/ratio/median`"));
-
-        let end = |exit, equal_pass_probability| Ended {
-            name: "c-1".to_owned(),
-            exit: Some(exit),
-            seconds: 1,
-            missed: Vec::new(),
-            measured: vec![Measured {
-                row: "one".to_owned(),
-                verdict: "pass".to_owned(),
-                ratios: [1.0, 0.9, 1.1],
-                equal_pass_probability,
-            }],
-        };
-        let series = |passes| (0..20).map(|at| end(if at < 6 { 3 } else { 0 }, passes)).collect::<Vec<_>>();
-        for passes in [0.95, 0.2] {
-            let too_many = Some("6 of 20 inconclusive, at most 5".to_owned());
-            assert_eq!(too_many_inconclusive(&series(passes), 5), too_many);
-            assert_eq!(too_many_inconclusive(&series(passes), 6), None);
+        assert_eq!((&*rows[0].row, rows[0].ratios, rows[0].is_breached), ("one", [1.0, 0.9, 1.1], true));
+        for (judgement, says) in [
+            (serde_json::json!({}), "`/ratio/median`"),
+            (serde_json::json!({ "for_readers": { "equal_pass_probability": 0.2 } }), "tests`"),
+        ] {
+            let mut report = report.clone();
+            report["measurements"][1]["judgement"] = judgement;
+            if says.contains("ratio") {
+                report["measurements"][1]["ratio"] = serde_json::Value::Null;
+            }
+            assert!(format!("{:#}", rows_of(&report).unwrap_err()).contains(says));
         }
-        let table = measured_table(&series(0.8));
-        assert_eq!(table.lines().nth(3), Some("| c-1 | one | pass | 1.00000 | 0.90000 | 1.10000 | 80 % |"));
+        let end =
+            Ended { name: "c-1".to_owned(), exit: Some(3), seconds: 1, missed: Vec::new(), measured: rows };
+        let table = measured_table(&[end]);
+        let row = "| c-1 | one | inconclusive | 1.00000 | 0.90000 | 1.10000 | 25 % |";
+        assert_eq!(table.lines().nth(3), Some(row));
         assert_eq!(measured_table(&[]), "");
     }
 
