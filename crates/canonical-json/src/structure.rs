@@ -409,13 +409,13 @@ impl<'r, const CANONICAL: bool, const SORTS: bool, O: Position> Structure<'r, CA
         }
         let tokens = self.tokens::<B, TIGHT>(bits, window, at, masks)?;
         lane.quarter::<0>();
-        lane.quarter::<1>();
         let (scalars, scalar_ends, mut error) = self.scalars(window, at, masks, &tokens);
+        lane.quarter::<1>();
         error |= masks.control & tokens.in_string | masks.backslash & !tokens.in_string;
         let in_object = self.containers(window, at, &tokens)?;
         lane.quarter::<2>();
-        lane.quarter::<3>();
         error |= self.grammar::<TIGHT>(&tokens, in_object, scalars, scalar_ends);
+        lane.quarter::<3>();
         if error != 0 {
             return Err(Stop);
         }
