@@ -54,7 +54,9 @@ struct Run {
     never: Vec<String>,
     /// How often it is run.
     times: usize,
-    /// Of these, in how many a diagnostic may be breached.
+    /// Of these, how many may end inconclusive.
+    inconclusive_at_most: usize,
+    /// And in how many a diagnostic may be breached.
     breached_at_most: usize,
 }
 
@@ -65,6 +67,13 @@ struct Ended {
     seconds: u64,
     missed: Vec<String>,
     measured: Vec<Measured>,
+}
+
+impl Ended {
+    /// Whether it was ended from outside, so that nothing else is to be started either. Codes from 128 are those of signals.
+    fn by_signal(&self) -> bool {
+        self.exit.is_none_or(|code| code >= 128)
+    }
 }
 
 /// A row that was measured, as its report has it.
@@ -116,16 +125,19 @@ impl Demonstrate {
         let parity = self.parity.clone().map_or_else(build_parity, Ok)?;
         fs::create_dir_all(&self.out).with_context(|| format!("cannot make {}", self.out.display()))?;
         let (mut ended, mut series) = (Vec::new(), Vec::new());
-        for demonstration in &chosen {
+        'all: for demonstration in &chosen {
             for run in &demonstration.runs {
                 let mut all = self.run_all(&parity, demonstration, run)?;
                 if run.times > 1 {
                     let of_run = Series::of(&all);
-                    let missed = of_run.missed(run.breached_at_most);
+                    let missed = of_run.missed(run.inconclusive_at_most, run.breached_at_most);
                     all.last_mut().into_iter().for_each(|last| last.missed.extend(missed.clone()));
                     series.push(format!("{}: {of_run}", run.campaign));
                 }
                 ended.extend(all);
+                if ended.last().is_some_and(Ended::by_signal) {
+                    break 'all;
+                }
             }
         }
         print!("{}{}", table(&ended), measured_table(&ended));
@@ -162,9 +174,11 @@ impl Demonstrate {
             let name = if run.times == 1 { file.to_owned() } else { format!("{file}-{number}") };
             eprintln!("demonstration {}: {name}: {}", demonstration.name, demonstration.what);
             let end = self.run_one(parity, run, name)?;
-            // Above are the codes of signals.
-            ensure!(end.exit.is_some_and(|code| code < 128), "{} was ended", end.name);
+            let stops = end.by_signal();
             ended.push(end);
+            if stops {
+                break;
+            }
         }
         Ok(ended)
     }
@@ -246,7 +260,10 @@ const INCONCLUSIVE: i32 = 3;
 
 impl Run {
     fn read(table: &toml::Table) -> Result<Self> {
-        only(table, &["campaign", "exit", "says", "never", "times", "breached_at_most"])?;
+        only(
+            table,
+            &["campaign", "exit", "says", "never", "times", "inconclusive_at_most", "breached_at_most"],
+        )?;
         let number = |key: &str, default: usize| match table.get(key) {
             None => Ok(default),
             Some(value) => usize::try_from(value.as_integer().unwrap_or(-1))
@@ -260,6 +277,7 @@ impl Run {
             says: texts(table, "says")?,
             never: texts(table, "never")?,
             times: number("times", 1)?,
+            inconclusive_at_most: number("inconclusive_at_most", 0)?,
             breached_at_most: number("breached_at_most", 0)?,
         })
     }
@@ -426,6 +444,12 @@ mod tests {
         }
         let end =
             Ended { name: "c-1".to_owned(), exit: Some(3), seconds: 1, missed: Vec::new(), measured: rows };
+        let by_signal = |exit| {
+            Ended { exit, measured: Vec::new(), missed: Vec::new(), name: String::new(), seconds: 0 }
+                .by_signal()
+        };
+        assert!([None, Some(130), Some(143)].into_iter().all(by_signal));
+        assert!(![Some(0), Some(3), Some(70)].into_iter().any(by_signal));
         let table = measured_table(&[end]);
         let row = "| c-1 | one | inconclusive | 1.00000 | 0.90000 | 1.10000 | 25 % |";
         assert_eq!(table.lines().nth(3), Some(row));

@@ -40,7 +40,13 @@ impl Series {
     }
 
     /// What is not as it must be.
-    pub(super) fn missed(&self, breached_at_most: usize) -> Vec<String> {
+    pub(super) fn missed(&self, inconclusive_at_most: usize, breached_at_most: usize) -> Vec<String> {
+        let too_many = (self.inconclusive > inconclusive_at_most).then(|| {
+            format!(
+                "{} of {} inconclusive, at most {inconclusive_at_most}",
+                self.inconclusive, self.campaigns
+            )
+        });
         let breached = (self.breached > breached_at_most).then(|| {
             format!(
                 "a diagnostic breached in {} of {}, at most {breached_at_most}",
@@ -49,7 +55,7 @@ impl Series {
         });
         let unlike = (self.as_many.min(self.as_few) < RAREST)
             .then(|| format!("{} inconclusive, {:.1} stated", self.inconclusive, self.stated));
-        breached.into_iter().chain(unlike).collect()
+        too_many.into_iter().chain(breached).chain(unlike).collect()
     }
 }
 
@@ -99,12 +105,14 @@ mod tests {
 
     #[test]
     fn the_rate_is_that_of_the_reports() {
-        assert_eq!(series(20, 8, 0, 0.7).missed(4), [""; 0]);
-        assert_eq!(series(20, 0, 0, 0.95).missed(4), [""; 0]);
-        assert_eq!(series(20, 8, 0, 0.95).missed(4), ["8 inconclusive, 1.0 stated"]);
+        assert_eq!(series(20, 8, 0, 0.7).missed(8, 4), [""; 0]);
+        assert_eq!(series(20, 0, 0, 0.95).missed(4, 4), [""; 0]);
+        assert_eq!(series(20, 8, 0, 0.95).missed(8, 4), ["8 inconclusive, 1.0 stated"]);
         // Reports that call everything noise are wrong, too.
-        assert_eq!(series(20, 0, 0, 0.3).missed(4), ["0 inconclusive, 14.0 stated"]);
-        assert_eq!(series(20, 8, 5, 0.7).missed(4), ["a diagnostic breached in 5 of 20, at most 4"]);
+        assert_eq!(series(20, 0, 0, 0.3).missed(4, 4), ["0 inconclusive, 14.0 stated"]);
+        assert_eq!(series(20, 8, 5, 0.7).missed(8, 4), ["a diagnostic breached in 5 of 20, at most 4"]);
+        // That noise accounts for it excuses nothing.
+        assert_eq!(series(20, 8, 0, 0.7).missed(4, 4), ["8 of 20 inconclusive, at most 4"]);
         let said = series(20, 8, 1, 0.7).to_string();
         assert!(said.starts_with("8 of 20 inconclusive, 6.0 by what their reports state"), "{said}");
         assert!(said.ends_with("a diagnostic breached in 1"), "{said}");
