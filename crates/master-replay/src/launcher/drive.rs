@@ -1,17 +1,20 @@
 //! The replayer's process: reads a trace, replays it, and writes what became of it.
 
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, BufWriter, Write};
+use std::fs::{File, Permissions};
+use std::io::{self, BufRead, BufReader, BufWriter, IntoInnerError, Write};
 use std::net::SocketAddr;
 use std::num::{NonZeroU32, NonZeroU64};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use cpu_placement::CancelToken;
+use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 use nix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
+use tempfile::NamedTempFile;
 use thiserror::Error;
 
 use crate::contract::{Dialect, Phase, Trace, TraceError};
@@ -445,16 +448,67 @@ fn show(progress: &Progress, events: u64, done: &AtomicBool, report: &impl Fn(u6
     u64::try_from(used.as_nanos()).unwrap_or(u64::MAX)
 }
 
+/// Writes a file beside where it belongs, which gets its name once it is whole and on the disk.
 pub(super) fn write_file(
     path: &Path,
-    write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
+    write: impl FnOnce(&mut BufWriter<Settling>) -> io::Result<()>,
 ) -> Result<(), OutputError> {
     let write = || {
-        let mut out = BufWriter::with_capacity(1 << 20, File::create(path)?);
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let mut out = BufWriter::with_capacity(1 << 20, Settling::create_in(folder)?);
         write(&mut out)?;
-        out.flush()
+        let file = out.into_inner().map_err(IntoInnerError::into_error)?.file;
+        file.as_file().sync_all()?;
+        file.persist(path).map_err(|error| error.error)?;
+        File::open(folder)?.sync_all()
     };
     write().map_err(|source| OutputError { path: path.to_owned(), source })
+}
+
+/// A file without a name that goes to the disk as it grows and leaves the page cache again, so that gigabytes of samples take no
+/// more of it than megabytes do. (Finding ever new pages for them takes a virtual machine several times as long as the disk does.)
+#[derive(Debug)]
+pub(super) struct Settling {
+    file: NamedTempFile,
+    written: u64,
+    settled: u64,
+}
+
+impl Settling {
+    const STEP_BYTES: u64 = 32 << 20;
+
+    fn create_in(folder: &Path) -> io::Result<Self> {
+        // Like any other new file, not readable by its owner only.
+        let mode = Permissions::from_mode(0o666);
+        let file = tempfile::Builder::new().permissions(mode).tempfile_in(folder)?;
+        Ok(Settling { file, written: 0, settled: 0 })
+    }
+
+    fn settle(&mut self) -> io::Result<()> {
+        self.file.as_file().sync_data()?;
+        let [from, length] = [self.settled, self.written - self.settled].map(i64::try_from);
+        if let (Ok(from), Ok(length)) = (from, length) {
+            // Advice: a file system that does not take it keeps the pages, and loses nothing.
+            let _ = posix_fadvise(&self.file, from, length, PosixFadviseAdvice::POSIX_FADV_DONTNEED);
+        }
+        self.settled = self.written;
+        Ok(())
+    }
+}
+
+impl Write for Settling {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.file.write(bytes)?;
+        self.written += written as u64;
+        if self.written - self.settled >= Self::STEP_BYTES {
+            self.settle()?;
+        }
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
 }
 
 fn write_pings(trace: &Trace, replayed: &Replayed, out: &mut impl Write) -> io::Result<()> {
@@ -469,4 +523,59 @@ fn write_pings(trace: &Trace, replayed: &Replayed, out: &mut impl Write) -> io::
         writeln!(out, "{row}")?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = std::fs::read_dir(folder).expect("readable");
+        entries.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned()).collect()
+    }
+
+    /// More than is settled at once, so that it is found whole although most of it has left the page cache.
+    #[test]
+    fn a_file_has_its_name_once_it_is_whole() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("samples.jsonl");
+        let chunk: Vec<u8> = (0..1_000_003_u32).map(|number| (number % 251) as u8).collect();
+        let chunks = 2 * Settling::STEP_BYTES as usize / chunk.len() + 1;
+        write_file(&path, |out| {
+            (0..chunks).try_for_each(|_| {
+                assert!(!path.exists());
+                out.write_all(&chunk)
+            })
+        })
+        .expect("written");
+        assert_eq!(names(folder.path()), ["samples.jsonl"]);
+        let found = std::fs::read(&path).expect("readable");
+        assert!(found.len() == chunks * chunk.len() && found.chunks(chunk.len()).all(|part| part == chunk));
+        // Another file of another user may be read as these may be.
+        let ordinary = File::create(folder.path().join("ordinary")).expect("a file");
+        let mode = |metadata: io::Result<std::fs::Metadata>| metadata.expect("a file").permissions().mode();
+        assert_eq!(mode(std::fs::metadata(&path)), mode(ordinary.metadata()));
+    }
+
+    #[test]
+    fn a_write_that_fails_leaves_nothing_or_what_was_there() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("replay.json");
+        let fails = |out: &mut BufWriter<Settling>| {
+            out.write_all(b"{\"half\":")?;
+            out.flush()?;
+            Err(io::Error::other("the disk is full"))
+        };
+        let error = write_file(&path, fails).expect_err("it failed");
+        assert_eq!((error.path.as_path(), error.source.to_string().as_str()), (&*path, "the disk is full"));
+        assert_eq!(names(folder.path()), [""; 0]);
+        write_file(&path, |out| out.write_all(b"{}")).expect("written");
+        write_file(&path, fails).expect_err("it failed");
+        assert_eq!(std::fs::read(&path).expect("readable"), b"{}");
+        write_file(&path, |out| out.write_all(b"[]")).expect("written again");
+        assert_eq!(
+            (names(folder.path()), std::fs::read(&path).expect("readable")),
+            (vec!["replay.json".to_owned()], b"[]".to_vec())
+        );
+    }
 }

@@ -139,9 +139,13 @@ impl Recorder {
         Ok(())
     }
 
+    /// Puts what was taken on the disk.
     pub(super) fn flush(&mut self) -> io::Result<()> {
-        self.process_file.flush()?;
-        self.metrics_file.flush()
+        for file in [&mut self.process_file, &mut self.metrics_file] {
+            file.flush()?;
+            file.get_ref().sync_all()?;
+        }
+        Ok(())
     }
 }
 
