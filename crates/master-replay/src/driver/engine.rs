@@ -27,11 +27,11 @@ const FLUSH_BYTES: usize = 64 << 10;
 
 /// Replies are left unread only once all calls have been in flight, and another ever more overdue, for so long: a paced
 /// replay that catches up after a hiccup reads at once.
-const SATURATED_US: u64 = 250_000;
+const SATURATED_US: u64 = 100_000;
 
 /// Replies are left unread for at most this part of the time that the master needs for the calls in flight, so that
 /// it never runs out of calls.
-const DELAY_PART: u32 = 3;
+const DELAY_PART: u32 = 2;
 
 /// Everything of a replay that is under way.
 pub(super) struct Engine<'r, 't> {
@@ -365,8 +365,12 @@ impl Engine<'_, '_> {
         streams: &[TcpStream],
         wake_us: Option<u64>,
     ) -> Result<(), ReplayError> {
-        if self.saturation.as_ref().is_some_and(|saturated| saturated.falls_behind) {
-            self.delay_reading();
+        // What has come by then need not be asked for.
+        if self.saturation.as_ref().is_some_and(|saturated| saturated.falls_behind)
+            && self.delay_reading()
+            && self.read(sockets.all(), streams) > 0
+        {
+            return Ok(());
         }
         let spin = self.options.spin;
         let until = |engine: &Self| match wake_us {
@@ -380,7 +384,8 @@ impl Engine<'_, '_> {
         if left > spin {
             self.report.sleeps += 1;
             if sockets.wait((left - spin).min(LOOK_EVERY))? {
-                return self.read(sockets, streams);
+                self.read(sockets.readable(), streams);
+                return Ok(());
             }
         }
         if wake_us.is_none() {
@@ -393,7 +398,7 @@ impl Engine<'_, '_> {
                 break;
             }
             if sockets.wait(Duration::ZERO)? {
-                self.read(sockets, streams)?;
+                self.read(sockets.readable(), streams);
                 break;
             }
         }
@@ -401,12 +406,13 @@ impl Engine<'_, '_> {
         Ok(())
     }
 
-    /// Leaves replies unread for a while, so that several are read at once: the master has calls enough meanwhile.
-    fn delay_reading(&mut self) {
+    /// Leaves replies unread for a while, so that several are read at once: the master has calls enough meanwhile. Says whether
+    /// it did.
+    fn delay_reading(&mut self) -> bool {
         let busy_ns = self.reply_ns.saturating_mul(u64::from(self.scheduler.running()));
         let delay = Duration::from_nanos(busy_ns / u64::from(DELAY_PART)).min(self.options.max_read_delay);
         if delay < Duration::from_micros(20) {
-            return;
+            return false;
         }
         let begun = Instant::now();
         std::thread::sleep(delay);
@@ -414,11 +420,13 @@ impl Engine<'_, '_> {
         self.report.read_delays += 1;
         self.report.read_delay_total_us += delayed_us;
         self.report.read_delay_max_us = self.report.read_delay_max_us.max(delayed_us);
+        true
     }
 
-    fn read(&mut self, sockets: &Sockets<'_>, streams: &[TcpStream]) -> Result<(), ReplayError> {
+    /// Reads from these connections; says how many events have finished by that.
+    fn read(&mut self, connections: impl Iterator<Item = usize>, streams: &[TcpStream]) -> u64 {
         let before = self.finished;
-        for index in sockets.readable() {
+        for index in connections {
             self.report.reads += 1;
             if self.lanes[index].read(&streams[index]) {
                 self.note_arrival(index);
@@ -426,8 +434,9 @@ impl Engine<'_, '_> {
             }
             self.check_broken(index);
         }
-        self.note_replies(self.finished - before);
-        Ok(())
+        let replies = self.finished - before;
+        self.note_replies(replies);
+        replies
     }
 
     fn note_arrival(&mut self, index: usize) {

@@ -77,7 +77,7 @@ impl Default for ReplayOptions {
             connections: NonZeroU32::new(4).unwrap_or(NonZeroU32::MIN),
             speed: Speed::ONE,
             spin: Duration::from_micros(100),
-            max_read_delay: Duration::from_micros(500),
+            max_read_delay: Duration::from_millis(1),
             tenant: "default".to_owned(),
             segment_bytes: NonZeroU64::new(64 << 20).unwrap_or(NonZeroU64::MIN),
             heartbeat_interval: Duration::from_secs(1),

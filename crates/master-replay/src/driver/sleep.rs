@@ -56,6 +56,11 @@ impl<'s> Sockets<'s> {
         }
     }
 
+    /// Every one of them.
+    pub(super) fn all(&self) -> impl Iterator<Item = usize> {
+        self.indices.iter().copied()
+    }
+
     /// Where the last wait found something to read, or that it is closed.
     pub(super) fn readable(&self) -> impl Iterator<Item = usize> {
         let is_readable = |polled: &PollFd<'_>| {
