@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use cpu_placement::CancelToken;
 use master_replay::{Drive, Trace};
@@ -24,6 +24,7 @@ pub(crate) fn play(arguments: &[String]) -> Option<ExitCode> {
         [_, "role:load", trace] => play_load(trace),
         [_, "role:replay", trace, address, out, options] => play_replay(trace, address, out, options),
         [_, "role:bare", address, cpu, rate, calls] => play_bare(address, cpu, rate, calls),
+        [_, "role:sleep", cpu] => play_sleep(cpu),
         [_, "role:serve"] => play_serve(),
         _ => return None,
     }
@@ -66,6 +67,17 @@ fn play_bare(address: &str, cpu: &str, rate: &str, calls: &str) {
     println!("{}", json!({ "lag_p99_us": lag_p99_us, "cpu_us": cpu_us }));
 }
 
+/// What no sender that sleeps can do without.
+fn play_sleep(cpu: &str) {
+    bind(Pid::this(), cpu.parse().expect("a CPU"));
+    nix::sys::prctl::set_timerslack(1).expect("set");
+    let before = own_cpu_s();
+    (0..SLEEPS).for_each(|_| std::thread::sleep(Duration::from_micros(200)));
+    println!("{}", json!({ "cpu_us": (own_cpu_s() - before) * 1e6 / f64::from(SLEEPS) }));
+}
+
+const SLEEPS: u32 = 5_000;
+
 fn play_serve() {
     let master = StandIn::start(Dialect::D, Script::honest());
     println!("{}", master.address());
@@ -75,12 +87,12 @@ fn play_serve() {
 
 fn monotonic_us() -> u64 {
     let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC).expect("a clock");
-    u64::try_from(std::time::Duration::from(now).as_micros()).expect("fits")
+    u64::try_from(Duration::from(now).as_micros()).expect("fits")
 }
 
 fn own_cpu_s() -> f64 {
     let used = nix::time::clock_gettime(nix::time::ClockId::CLOCK_PROCESS_CPUTIME_ID).expect("a clock");
-    std::time::Duration::from(used).as_secs_f64()
+    Duration::from(used).as_secs_f64()
 }
 
 fn peak_bytes() -> u64 {
@@ -183,6 +195,11 @@ pub(crate) fn bare(address: SocketAddr, cpu: usize, rate: u64, calls: u64) -> Ba
         lag_p99_us: found["lag_p99_us"].as_f64().expect("a time"),
         cpu_us: found["cpu_us"].as_f64().expect("a time"),
     }
+}
+
+/// What a sleep of 200 µs takes of the processor, in µs.
+pub(crate) fn sleep_us(cpu: usize) -> f64 {
+    ask(&["role:sleep", &cpu.to_string()])["cpu_us"].as_f64().expect("a time")
 }
 
 /// A stand-in in a process of its own.

@@ -227,6 +227,8 @@ impl Whole {
 }
 
 fn paced(report: &mut Report, folder: &Path, replayer: usize, master: usize) {
+    let sleeps = (0..ROUNDS).map(|_| child::sleep_us(replayer)).collect();
+    println!("  a sleep of 200 us by itself: {:.1} us of processor; a call takes two", median(sleeps));
     for rate in [5_000_u64, 10_000, 20_000] {
         let trace = material::one_key_events(folder, 2 * rate, rate, Ids::Counted);
         let real = masters::start(VERSION, &["--rpc_thread_num=4"]);
