@@ -134,9 +134,12 @@ pub(crate) fn print_text(text: &str) -> Result<(), Failure> {
     Ok(out.flush()?)
 }
 
-/// Writes a file that does not exist yet.
+/// Writes a file that does not exist yet; none is left of which only a part could be written.
 pub(crate) fn write_new(path: &Path, text: &str) -> Result<(), Failure> {
     use std::io::Write;
-    let created = std::fs::File::create_new(path).and_then(|mut file| file.write_all(text.as_bytes()));
-    created.map_err(|error| Failure::new(Exit::BadInput, format!("write {}: {error}", path.display())))
+    let written = std::fs::File::create_new(path).and_then(|mut file| {
+        let whole = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
+        whole.or_else(|error| std::fs::remove_file(path).and(Err(error)))
+    });
+    written.map_err(|error| Failure::new(Exit::BadInput, format!("write {}: {error}", path.display())))
 }

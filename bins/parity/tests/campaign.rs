@@ -1204,4 +1204,24 @@ fn init_writes_a_pinned_campaign_that_parses() {
         .assert()
         .code(4)
         .stderr(predicates::str::contains("absent"));
+
+    // What cannot be written whole is not left, and what is there is not replaced.
+    let (half, program) = (stage.folder.path().join("half.toml"), env!("CARGO_BIN_EXE_parity"));
+    let arguments =
+        ["init", "--baseline", "HEAD~1", "--candidate", "HEAD", "--repo", &repository, "--output"];
+    Command::new("bash")
+        .args(["-c", "trap '' XFSZ; ulimit -f 1; exec \"$@\"", "limited", program])
+        .args(arguments)
+        .arg(&half)
+        .assert()
+        .code(4)
+        .stderr(predicates::str::contains("half.toml: File too large"));
+    assert!(!half.exists());
+    parity()
+        .args(arguments)
+        .arg(&file)
+        .assert()
+        .code(4)
+        .stderr(predicates::str::contains("new.toml: File exists"));
+    assert_eq!(fs::read_to_string(&file).unwrap(), text);
 }

@@ -13,7 +13,7 @@ use super::call::{self, Context, Dispatched, Parts, Settled};
 use super::clients::{self, Clients, Mounted, Segments};
 use super::heartbeat::{Heartbeats, Signals};
 use super::lane::{self, Lane};
-use super::sleep::{Sockets, wake_precisely};
+use super::sleep::{Alarm, Sockets, wake_precisely};
 use super::{Alone, Barrier, EngineReport, Progress, ReplayError, ReplayOptions, Replayed};
 use crate::contract::{Dialect, Event, Op, Trace};
 use crate::outcome::{Distribution, KeyStatus, Outcomes};
@@ -222,6 +222,7 @@ impl Engine<'_, '_> {
         barrier: &mut dyn Barrier,
         cancel: &CancelToken,
     ) -> Result<(), ReplayError> {
+        let alarm = Alarm::new()?;
         let mut sockets = Sockets::new(streams);
         let first = self.trace.event(0).phase();
         self.outcomes.begin_phase(first, 0);
@@ -246,13 +247,15 @@ impl Engine<'_, '_> {
             };
             self.flush(streams, 0);
             self.note_saturation(now_us, wake_us.is_none());
-            let looks = Instant::now() >= next_look;
-            self.watch(&mut sockets, looks);
-            self.wait(&mut sockets, streams, wake_us)?;
+            let now = Instant::now();
+            let looks = now >= next_look;
             if looks {
-                let now = Instant::now();
                 next_look = now + LOOK_EVERY;
-                self.look(cancel, now)?;
+            }
+            self.watch(&mut sockets, looks);
+            self.wait(&mut sockets, streams, &alarm, wake_us, next_look)?;
+            if looks {
+                self.look(cancel, Instant::now())?;
             }
         }
     }
@@ -358,12 +361,14 @@ impl Engine<'_, '_> {
         }
     }
 
-    /// Sleeps until something can be done, and reads what has come.
-    fn wait(
+    /// Sleeps until something can be done, or it is time for a look, and reads what has come.
+    fn wait<'s>(
         &mut self,
-        sockets: &mut Sockets<'_>,
+        sockets: &mut Sockets<'s>,
         streams: &[TcpStream],
+        alarm: &'s Alarm,
         wake_us: Option<u64>,
+        next_look: Instant,
     ) -> Result<(), ReplayError> {
         // What has come by then need not be asked for.
         if self.saturation.as_ref().is_some_and(|saturated| saturated.falls_behind)
@@ -373,27 +378,21 @@ impl Engine<'_, '_> {
             return Ok(());
         }
         let spin = self.options.spin;
-        let until = |engine: &Self| match wake_us {
-            None => LOOK_EVERY,
-            Some(wake_us) => {
-                let wake = Duration::from_micros(wake_us);
-                wake.saturating_sub(engine.origin.elapsed())
-            }
-        };
-        let left = until(self);
-        if left > spin {
+        // What is due beyond all instants is not due before the next look.
+        let due = wake_us.and_then(|wake_us| self.origin.checked_add(Duration::from_micros(wake_us)));
+        let spins_from = due.and_then(|due| due.checked_sub(spin));
+        let until = spins_from.map_or(next_look, |from| from.min(next_look));
+        if due.is_none() || until > Instant::now() {
             self.report.sleeps += 1;
-            if sockets.wait((left - spin).min(LOOK_EVERY))? {
+            if sockets.wait_until(alarm, until)? {
                 self.read(sockets.readable(), streams);
                 return Ok(());
             }
         }
-        if wake_us.is_none() {
-            return Ok(());
-        }
+        let Some(due) = due else { return Ok(()) };
         let spun = Instant::now();
         loop {
-            let left = until(self);
+            let left = due.saturating_duration_since(Instant::now());
             if left.is_zero() || left > spin {
                 break;
             }
