@@ -540,7 +540,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("samples.jsonl");
         let chunk: Vec<u8> = (0..1_000_003_u32).map(|number| (number % 251) as u8).collect();
-        let chunks = 2 * Settling::STEP_BYTES as usize / chunk.len() + 1;
+        let chunks = usize::try_from(2 * Settling::STEP_BYTES).expect("some megabytes") / chunk.len() + 1;
         write_file(&path, |out| {
             (0..chunks).try_for_each(|_| {
                 assert!(!path.exists());
