@@ -6,6 +6,7 @@
 //! For times that many waits share there is an [`Alarm`]. The timeout of a `ppoll` is set when it begins and taken back when
 //! a reply comes first, and each of both leaves a virtual machine (some µs); an alarm is set once and stays.
 
+use std::cell::Cell;
 use std::io;
 use std::net::TcpStream;
 use std::os::fd::AsFd;
@@ -23,10 +24,12 @@ pub(super) fn wake_precisely() {
     let _ = nix::sys::prctl::set_timerslack(1);
 }
 
-/// A timer that is set to an instant.
+/// A timer that is set to an instant, for one set of sockets.
 #[derive(Debug)]
 pub(super) struct Alarm {
     timer: TimerFd,
+    /// What it is set to, unless it rang.
+    set_to: Cell<Option<Instant>>,
     /// One moment on both clocks, which are the same one with two names.
     instant: Instant,
     monotonic: Duration,
@@ -36,14 +39,19 @@ impl Alarm {
     pub(super) fn new() -> io::Result<Self> {
         let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, TimerFlags::TFD_CLOEXEC)?;
         let monotonic = clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC)?.into();
-        Ok(Alarm { timer, instant: Instant::now(), monotonic })
+        Ok(Alarm { timer, set_to: Cell::new(None), instant: Instant::now(), monotonic })
     }
 
     fn set(&self, at: Instant) -> io::Result<()> {
+        if self.set_to.get() == Some(at) {
+            return Ok(());
+        }
         // An instant of zero would set nothing; what is over rings at once.
         let time = self.monotonic.saturating_add(at.saturating_duration_since(self.instant));
         let expiration = Expiration::OneShot(TimeSpec::from_duration(time.max(Duration::from_nanos(1))));
-        Ok(self.timer.set(expiration, TimerSetTimeFlags::TFD_TIMER_ABSTIME)?)
+        self.timer.set(expiration, TimerSetTimeFlags::TFD_TIMER_ABSTIME)?;
+        self.set_to.set(Some(at));
+        Ok(())
     }
 }
 
@@ -51,8 +59,6 @@ impl Alarm {
 #[derive(Debug)]
 pub(super) struct Sockets<'s> {
     streams: &'s [TcpStream],
-    /// What the alarm is set to, unless it rang.
-    set_to: Option<Instant>,
     polled: Vec<PollFd<'s>>,
     /// Which stream each of those is.
     indices: Vec<usize>,
@@ -60,7 +66,7 @@ pub(super) struct Sockets<'s> {
 
 impl<'s> Sockets<'s> {
     pub(super) fn new(streams: &'s [TcpStream]) -> Self {
-        Sockets { streams, set_to: None, polled: Vec::new(), indices: Vec::new() }
+        Sockets { streams, polled: Vec::new(), indices: Vec::new() }
     }
 
     /// Forgets which sockets were waited for. The kernel enters every socket into a queue and takes it out again at each
@@ -87,19 +93,16 @@ impl<'s> Sockets<'s> {
         }
     }
 
-    /// Sleeps until a socket is ready or the alarm rings, which is these sockets' alone.
+    /// Sleeps until a socket is ready or the alarm rings.
     pub(super) fn wait_until(&mut self, alarm: &'s Alarm, at: Instant) -> io::Result<bool> {
-        if self.set_to != Some(at) {
-            alarm.set(at)?;
-            self.set_to = Some(at);
-        }
+        alarm.set(at)?;
         self.polled.push(PollFd::new(alarm.timer.as_fd(), PollFlags::POLLIN));
         let ready = ppoll(&mut self.polled, None, None);
         let rang = self.polled.pop().and_then(|polled| polled.any()).unwrap_or(true);
         match ready {
             Ok(ready) => {
                 if rang {
-                    self.set_to = None;
+                    alarm.set_to.set(None);
                 }
                 Ok(ready > i32::from(rang))
             }
