@@ -11,9 +11,17 @@ use testkit::master::{Script, StandIn};
 
 /// One client, one segment, and so many reads of one key, all due at once.
 fn reads(count: usize) -> Trace {
+    reads_every(0, count)
+}
+
+/// The same, so many µs after each other.
+fn reads_every(period_us: usize, count: usize) -> Trace {
     let mut lines = vec![r#"{"type":"master_rpc_trace","version":1,"time_unit":"us"}"#.to_owned()];
     lines.extend((0..count).map(|read| {
-        format!(r#"{{"id":"r{read}","timestamp_us":0,"client_id":"c","op":"BatchExistKey","keys":["k"]}}"#)
+        let due_us = read * period_us;
+        format!(
+            r#"{{"id":"r{read}","timestamp_us":{due_us},"client_id":"c","op":"BatchExistKey","keys":["k"]}}"#
+        )
     }));
     Trace::parse(lines.join("\n").as_bytes()).expect("valid")
 }
@@ -136,6 +144,27 @@ fn a_stalled_workload_never_delays_heartbeats() {
     let replayed = run(&trace, "BatchExistKey * stall", &options).expect("replayed");
     assert!(replayed.heartbeats.rpc_calls >= 15, "{:?}", replayed.heartbeats);
     assert_eq!(replayed.heartbeats.failed_calls, 0);
+}
+
+/// Only a master that falls ever more behind is read later than it answers, and only if that is allowed.
+#[test]
+fn replies_of_a_saturated_master_alone_are_left_unread() {
+    let slow = "BatchExistKey * delay 1";
+    let read_delays = |trace: &Trace, options: &ReplayOptions| {
+        let replayed = run(trace, slow, options).expect("replayed");
+        assert!(
+            !replayed.outcomes.has_errors()
+                && trace.events().all(|event| replayed.outcomes.is_finished(event.index()))
+        );
+        (replayed.engine.read_delays, replayed.engine.read_delay_total_us)
+    };
+    let (times, total_us) = read_delays(&reads(1_000), &options());
+    assert!(times > 0 && total_us >= 20 * times, "{times} times, {total_us} us");
+    let mut at_once = options();
+    at_once.max_read_delay = Duration::ZERO;
+    assert_eq!(read_delays(&reads(1_000), &at_once), (0, 0));
+    // A call every 4 ms is what this master can do.
+    assert_eq!(read_delays(&reads_every(4_000, 100), &options()), (0, 0));
 }
 
 #[test]
