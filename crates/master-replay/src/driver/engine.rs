@@ -13,7 +13,7 @@ use super::call::{self, Context, Dispatched, Parts, Settled};
 use super::clients::{self, Clients, Mounted, Segments};
 use super::heartbeat::{Heartbeats, Signals};
 use super::lane::{self, Lane};
-use super::sleep::{Alarm, Sockets, wake_precisely};
+use super::sleep::{Alarms, Sockets, wake_precisely};
 use super::{Alone, Barrier, EngineReport, Progress, ReplayError, ReplayOptions, Replayed};
 use crate::contract::{Dialect, Event, Op, Trace};
 use crate::outcome::{Distribution, KeyStatus, Outcomes};
@@ -222,7 +222,7 @@ impl Engine<'_, '_> {
         barrier: &mut dyn Barrier,
         cancel: &CancelToken,
     ) -> Result<(), ReplayError> {
-        let alarm = Alarm::new()?;
+        let alarms = Alarms::new()?;
         let mut sockets = Sockets::new(streams);
         let first = self.trace.event(0).phase();
         self.outcomes.begin_phase(first, 0);
@@ -253,7 +253,7 @@ impl Engine<'_, '_> {
                 next_look = now + LOOK_EVERY;
             }
             self.watch(&mut sockets, looks);
-            self.wait(&mut sockets, streams, &alarm, wake_us, next_look)?;
+            self.wait(&mut sockets, streams, &alarms, wake_us, next_look)?;
             if looks {
                 self.look(cancel, Instant::now())?;
             }
@@ -366,7 +366,7 @@ impl Engine<'_, '_> {
         &mut self,
         sockets: &mut Sockets<'s>,
         streams: &[TcpStream],
-        alarm: &'s Alarm,
+        alarms: &'s Alarms,
         wake_us: Option<u64>,
         next_look: Instant,
     ) -> Result<(), ReplayError> {
@@ -384,7 +384,10 @@ impl Engine<'_, '_> {
         let until = spins_from.map_or(next_look, |from| from.min(next_look));
         if due.is_none() || until > Instant::now() {
             self.report.sleeps += 1;
-            if sockets.wait_until(alarm, until)? {
+            let (origin, scheduler) = (self.origin, &self.scheduler);
+            let instant = |due_us| origin.checked_add(Duration::from_micros(due_us))?.checked_sub(spin);
+            let ahead = scheduler.upcoming_us().filter_map(instant);
+            if sockets.wait_until(alarms, until, ahead)? {
                 self.read(sockets.readable(), streams);
                 return Ok(());
             }

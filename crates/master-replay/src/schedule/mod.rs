@@ -17,6 +17,9 @@ use crate::contract::{Dialect, Phase, Trace};
 pub use shard::{Shard, ShardError, Shares};
 pub use speed::{CLOCK_LIMIT_US, Speed, SpeedError};
 
+/// How many events [`Scheduler::upcoming_us`] looks at.
+const UPCOMING: usize = 32;
+
 /// Why a trace cannot be scheduled.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
@@ -240,6 +243,13 @@ impl<'t> Scheduler<'t> {
         // Due times were checked against the clock; their sum with an origin cannot wrap, and is waited for as long
         // as it takes.
         origin.saturating_add(self.speed.due_us(event.timestamp_us()).unwrap_or(CLOCK_LIMIT_US))
+    }
+
+    /// When the next few events of the file are due that have not been reached yet, whatever they depend on: what
+    /// [`Step::SleepUntil`] will most likely say next.
+    pub fn upcoming_us(&self) -> impl Iterator<Item = u64> + '_ {
+        let next = (self.cursor..self.range.end).take(UPCOMING);
+        next.filter(|index| self.is_mine(*index)).map(|index| self.scheduled_us(index))
     }
 
     /// What to do at this time. Ask again after each event sent or finished, and when a sleep is over.

@@ -303,3 +303,43 @@ proptest! {
         prop_assert_eq!(found, expected);
     }
 }
+
+#[test]
+fn what_is_due_next_is_told_ahead_whatever_it_waits_for() {
+    let trace = workload(&[("a", 0, &[]), ("b", 100, &[]), ("c", 100, &["a"]), ("d", 300, &[])]);
+    let speed = Speed::new(2.0).expect("a speed");
+    let mut scheduler = Scheduler::new(&trace, speed, NonZeroU32::MAX).expect("a schedule");
+    assert_eq!(scheduler.next(0), Step::Dispatch(0));
+    assert_eq!(scheduler.next(0), Step::SleepUntil(50));
+    assert_eq!(scheduler.upcoming_us().collect::<Vec<_>>(), [50, 50, 150]);
+    assert_eq!(scheduler.next(50), Step::Dispatch(1));
+    // What waits for a dependency is passed over.
+    assert_eq!(scheduler.next(50), Step::SleepUntil(150));
+    assert_eq!(scheduler.upcoming_us().collect::<Vec<_>>(), [150]);
+    scheduler.finish(0);
+    assert_eq!(scheduler.next(60), Step::Dispatch(2));
+    assert_eq!(scheduler.upcoming_us().collect::<Vec<_>>(), [150]);
+    assert_eq!(scheduler.next(150), Step::Dispatch(3));
+    assert_eq!(scheduler.upcoming_us().count(), 0);
+}
+
+#[test]
+fn what_is_due_next_is_of_the_phase_that_runs_and_of_the_own_share() {
+    let trace = trace(&[("c", 0, 's', &[]), ("m", 10, 'm', &[]), ("a", 0, 'w', &[]), ("b", 100, 'w', &[])]);
+    let scheduler = Scheduler::new(&trace, Speed::ONE, NonZeroU32::MAX).expect("a schedule");
+    assert_eq!(scheduler.upcoming_us().collect::<Vec<_>>(), [0, 10]);
+    let shares = Shares::of(&trace, NonZeroU32::new(2).expect("two"));
+    for shard in 0..2 {
+        let scheduler = Scheduler::new(&trace, Speed::ONE, NonZeroU32::MAX).expect("a schedule");
+        let mut scheduler = scheduler.of_shard(&shares, shard);
+        if shard == 0 {
+            for event in 0..2 {
+                assert_eq!(scheduler.next(10), Step::Dispatch(event));
+                scheduler.finish(event);
+            }
+        }
+        let _ = scheduler.begin_phase(1_000);
+        let mine = if shares.shard_of(2) == shard { 1_000 } else { 1_100 };
+        assert_eq!(scheduler.upcoming_us().collect::<Vec<_>>(), [mine], "{shard}");
+    }
+}
