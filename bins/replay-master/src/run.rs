@@ -4,9 +4,8 @@ use std::io::{IsTerminal, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::num::{NonZeroU32, NonZeroU64};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use command_line::{Exit, Interrupt, MessageFormat, Output};
 use cpu_placement::{CancelToken, CpuSet};
@@ -74,13 +73,13 @@ pub(crate) struct How {
     #[arg(long, value_name = "MS", default_value = "30000")]
     call_timeout_ms: NonZeroU64,
     /// CPUs of the master, such as 0-3,8
-    #[arg(long, value_name = "CPUS")]
+    #[arg(long, value_name = "CPUS", conflicts_with = "connect")]
     master_cpus: Option<CpuSet>,
     /// CPUs of the replayer; none may be the master's
     #[arg(long, value_name = "CPUS")]
     replay_cpus: Option<CpuSet>,
     /// RPC threads of the master
-    #[arg(long, value_name = "N", default_value = "4")]
+    #[arg(long, value_name = "N", default_value = "4", conflicts_with = "connect")]
     rpc_threads: NonZeroU32,
     /// How often processes and metrics are looked at
     #[arg(long, value_name = "S", default_value = "0.2", value_parser = seconds)]
@@ -89,34 +88,34 @@ pub(crate) struct How {
     #[arg(long, value_name = "S", default_value = "600", value_parser = seconds)]
     timeout: Duration,
     /// The part of its capacity above which the master evicts
-    #[arg(long, value_name = "RATIO")]
+    #[arg(long, value_name = "RATIO", conflicts_with = "connect")]
     eviction_high_watermark_ratio: Option<f64>,
     /// The part of the objects that the master evicts at once
-    #[arg(long, value_name = "RATIO")]
+    #[arg(long, value_name = "RATIO", conflicts_with = "connect")]
     eviction_ratio: Option<f64>,
     /// After how long an unfinished write may be taken over
-    #[arg(long, value_name = "S")]
+    #[arg(long, value_name = "S", conflicts_with = "connect")]
     put_start_discard_timeout_sec: Option<u64>,
     /// After how long an unfinished write is dropped; must exceed the discard timeout
-    #[arg(long, value_name = "S")]
+    #[arg(long, value_name = "S", conflicts_with = "connect")]
     put_start_release_timeout_sec: Option<u64>,
     /// After how long without a heartbeat the master gives a client up
-    #[arg(long, value_name = "S")]
+    #[arg(long, value_name = "S", conflicts_with = "connect")]
     client_ttl_sec: Option<u64>,
     /// How long a read protects an object from removal and eviction
-    #[arg(long, value_name = "MS", default_value = "0")]
+    #[arg(long, value_name = "MS", default_value = "0", conflicts_with = "connect")]
     lease_ttl_ms: u64,
     /// Fail unless the master evicts during the workload
     #[arg(long)]
     require_eviction: bool,
     /// Fail unless the master has this memory allocator loaded, for example jemalloc
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", conflicts_with = "connect")]
     require_allocator: Option<String>,
     /// Allow a master that serves its metrics to the whole network
-    #[arg(long)]
+    #[arg(long, conflicts_with = "connect")]
     allow_open_metrics: bool,
     /// Do not try to give master and replayer a network of their own
-    #[arg(long)]
+    #[arg(long, conflicts_with = "connect")]
     shared_network: bool,
     /// The metrics of the master that is connected to
     #[arg(long, value_name = "HOST:PORT", requires = "connect")]
@@ -213,7 +212,7 @@ impl How {
         launch.replayers = self.replayers;
         launch.master_cpus.clone_from(&self.master_cpus);
         launch.replay_cpus.clone_from(&self.replay_cpus);
-        launch.rpc_threads = self.rpc_threads.get();
+        launch.rpc_threads = self.source.connect.is_none().then_some(self.rpc_threads);
         launch.settings = self.settings();
         launch.sample_interval = self.sample_interval;
         launch.timeout = self.timeout;
@@ -238,41 +237,22 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
     }
 }
 
-/// Runs a launch in a thread of its own, which may move into a private network, and shows how far the replay is.
+/// Runs a launch in a thread of its own, which may move into a private network and to a CPU of its own, and shows how far
+/// the replay is.
 pub(crate) fn with_progress(launch: &Launch, cancel: &CancelToken) -> Result<Launched, LaunchError> {
-    let done = AtomicBool::new(false);
-    thread::scope(|scope| {
+    let on_terminal = std::io::stderr().is_terminal();
+    let show = |finished, events| eprint!("\r{}\x1b[K", Drive::progress_line(finished, events));
+    let launched = thread::scope(|scope| {
         let running = scope.spawn(|| {
-            let launched = launch.run(cancel);
-            done.store(true, Ordering::Release);
-            launched
+            let show: &dyn Fn(u64, u64) = &show;
+            launch.run_telling(cancel, on_terminal.then_some(show))
         });
-        if std::io::stderr().is_terminal() {
-            show(&launch.out.join("replayer.log"), &done);
-        }
         running.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    })
-}
-
-/// Shows the last line of the replayer's log, at most once a second.
-fn show(log: &Path, done: &AtomicBool) {
-    let mut next = Instant::now() + Duration::from_secs(1);
-    let mut shown = false;
-    while !done.load(Ordering::Acquire) {
-        thread::sleep(Duration::from_millis(50));
-        if Instant::now() < next {
-            continue;
-        }
-        next = Instant::now() + Duration::from_secs(1);
-        let text = std::fs::read_to_string(log).unwrap_or_default();
-        if let Some(line) = text.lines().last().filter(|line| line.starts_with("replayed ")) {
-            eprint!("\r{line}\x1b[K");
-            shown = true;
-        }
-    }
-    if shown {
+    });
+    if on_terminal {
         eprint!("\r\x1b[K");
     }
+    launched
 }
 
 pub(crate) fn failure(error: LaunchError, interrupt: &Interrupt) -> Failure {
@@ -367,7 +347,8 @@ pub(crate) fn drive(args: &DriveArgs) -> Result<Exit, Failure> {
     let interrupt = Interrupt::install()?;
     let cancel = CancelToken::from_flag(interrupt.flag());
     let drive: Drive = serde_json::from_str(&args.drive).map_err(|error| Failure::new(error, Exit::Usage))?;
-    let report = drive.run(&cancel, |finished, events| eprintln!("replayed {finished} of {events} events"));
+    let report =
+        drive.run(&cancel, |finished, events| eprintln!("{}", Drive::progress_line(finished, events)));
     match report {
         Ok(report) if report.as_ref().is_none_or(master_replay::ReplayReport::is_success) => Ok(Exit::Ok),
         Ok(_) => Ok(Exit::Differs),

@@ -124,13 +124,18 @@ impl Ran {
     }
 }
 
-/// Processes that were started in this folder.
+/// Processes that were started in this folder, as masters are, or were told of it, as replayers are.
 fn processes_of(out: &Path) -> Vec<u32> {
     let entries = std::fs::read_dir("/proc").expect("/proc").flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     let at_home =
         |pid: &u32| std::fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd.starts_with(out));
-    pids.filter(at_home).collect()
+    let name = out.to_str().expect("UTF-8");
+    let is_told = |pid: &u32| {
+        std::fs::read(format!("/proc/{pid}/cmdline"))
+            .is_ok_and(|line| String::from_utf8_lossy(&line).contains(name))
+    };
+    pids.filter(|pid| at_home(pid) || is_told(pid)).collect()
 }
 
 fn run(trace: &Trace, version: &str, arguments: &[&str]) -> Ran {
@@ -388,22 +393,70 @@ fn a_master_killed_in_mid_run_fails_the_run() {
 #[test]
 fn an_interrupt_in_each_phase_leaves_nothing_behind() {
     use nix::sys::signal::Signal::{SIGINT, SIGTERM};
-    // At once, while the master starts, and while the trace is replayed.
-    for (file, signal, code) in
-        [("", SIGINT, 130), ("master.log", SIGTERM, 143), ("replayer.log", SIGINT, 130)]
-    {
-        let run = start(&long_trace(), VERSIONS[1], &[]);
+    let filling = tempfile::tempdir().expect("a folder");
+    let filling = filling.path().join("prefill.jsonl");
+    let filling = filling.to_str().expect("UTF-8");
+    let mut slow = Trace::v1();
+    slow.write("a", &["k"], 64, 0);
+    slow.write("a", &["l"], 64, 60_000_000);
+    std::fs::write(filling, &slow.text).expect("written");
+    let mut v1 = Trace::v1();
+    v1.work("a", "BatchExistKey", 0, json!({ "keys": ["k"] }));
+    // In setup and in teardown: the row that comes next is due in an hour.
+    let mut setup = Trace::v2(&["a"], 64 << 20);
+    setup.row("b", "ReMountSegment", 3_600_000_000, &json!({ "phase": "setup", "segments": [] }));
+    setup.work("a", "BatchExistKey", 0, json!({ "keys": ["k"] }));
+    let mut teardown = Trace::v2(&["a"], 64 << 20);
+    teardown.work("a", "BatchExistKey", 0, json!({ "keys": ["k"] }));
+    let more = json!({ "phase": "teardown", "segment_id": "s" });
+    teardown.row("a", "UnmountSegment", 3_600_000_000, &more);
+    // At once, while the master starts, while the master is filled, and in each phase; by one replayer and by several.
+    let (long, told) = (long_trace(), "replayed ");
+    for (trace, arguments, file, text, signal, code) in [
+        (&long, vec![], "", "", SIGINT, 130),
+        (&long, vec![], "master.log", "", SIGTERM, 143),
+        (&v1, vec!["--prefill", filling], "replayer.log", told, SIGINT, 130),
+        (&setup.unmount("a"), vec![], "replayer.log", told, SIGTERM, 143),
+        (&long, vec![], "replayer.log", told, SIGINT, 130),
+        (&teardown, vec![], "replayer.log", told, SIGINT, 130),
+        (&long, vec!["--replayers", "3"], "replayer-2.log", told, SIGTERM, 143),
+    ] {
+        let run = start(trace, VERSIONS[1], &arguments);
         match file {
             "" => std::thread::sleep(Duration::from_millis(150)),
-            file => run.wait_for(file, ""),
-        }
-        if file == "replayer.log" {
-            run.wait_for("replayer.log", "replayed ");
+            file => run.wait_for(file, text),
         }
         run.signal(signal);
         let (found, result) = run.end();
         assert_eq!(found, Some(code), "{file:?}: {result}");
     }
+}
+
+/// Whoever kills the command without a warning leaves it no time to clean up: what it started ends with it.
+#[test]
+fn a_killed_command_leaves_nothing_behind() {
+    let run = start(&long_trace(), VERSIONS[1], &["--replayers", "2"]);
+    run.wait_for("replayer-1.log", "replayed ");
+    let out = run.out();
+    assert!(processes_of(&out).len() >= 3, "a master and two replayers");
+    run.signal(nix::sys::signal::Signal::SIGKILL);
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !processes_of(&out).is_empty() {
+        assert!(Instant::now() < deadline, "{:?} are left", processes_of(&out));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert!(!out.join("result.json").exists() && !out.join("replay.json").exists());
+    let mut child = run.child;
+    child.wait().expect("it has ended");
+}
+
+#[test]
+fn a_run_that_takes_too_long_is_ended() {
+    let ran = run(&long_trace(), VERSIONS[1], &["--timeout", "0.5"]);
+    assert_eq!(ran.code, Some(6), "{}", ran.stderr);
+    assert!(ran.stderr.contains("finish the replay within 0.5 s"), "{}", ran.stderr);
+    assert_eq!(ran.result()["success"], false);
+    assert!(processes_of(&ran.out()).is_empty());
 }
 
 #[test]
@@ -476,6 +529,69 @@ fn several_replayers_share_a_trace() {
         let origins =
             ran.samples().iter().map(|sample| sample["phase_origin_us"].as_u64()).collect::<Vec<_>>();
         assert!(origins.is_sorted());
+    }
+}
+
+/// Their processor time, memory and threads are added, and each tells of its own events.
+#[test]
+fn figures_of_several_replayers_are_of_all_of_them() {
+    let mut trace = Trace::v2(&["a"], 64 << 20);
+    for call in 0..1_500_u64 {
+        trace.work("a", "BatchExistKey", call * 1_000, json!({ "keys": ["k"] }));
+    }
+    // Half of a second of watching the clock in each second, by each.
+    let ran = run(&trace.unmount("a"), VERSIONS[1], &["--replayers", "2", "--spin-us", "500"]);
+    ran.succeeded();
+    let found = &ran.result()["workload_process"]["replayer"];
+    let own = std::fs::read_to_string(ran.out().join("process.jsonl")).expect("samples");
+    let rows = own.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    let cpu: Vec<f64> = rows.filter_map(|row| row["replayer"]["cpu_seconds"].as_f64()).collect();
+    assert!(cpu.is_sorted() && cpu.len() > 2, "{cpu:?}");
+    assert!(found["peak_threads"].as_u64() >= Some(4), "each has at least two: {found}");
+    assert_eq!(ran.result()["replayers_ended"][1]["ended"], "exited");
+    for log in ["replayer.log", "replayer-1.log"] {
+        let said = std::fs::read_to_string(ran.out().join(log)).expect("a log");
+        assert!(said.contains(" of 753 events") || said.contains(" of 750 events"), "{said}");
+    }
+}
+
+/// In the unversioned dialect a client's registration is one of its events: whichever replayer has the client keeps it alive.
+#[test]
+fn replayers_of_an_unversioned_trace_keep_their_own_clients() {
+    for version in VERSIONS {
+        let mut rows = vec![r#"{"type":"master_rpc_trace","time_unit":"us"}"#.to_owned()];
+        for client in ["a", "b", "c"] {
+            let mut row = |id: &str, time: u64, op: &str, more: &str| {
+                rows.push(format!(
+                    r#"{{"id":"{id}{client}","timestamp_us":{time},"client_id":"{client}","op":"{op}",{more}}}"#
+                ));
+            };
+            row("r", 0, "ReMountSegment", r#""segments":[]"#);
+            row("m", 0, "MountSegment", &format!(r#""segment_id":"{client}","size_bytes":67108864"#));
+            row("p", 0, "BatchPutStart", &format!(r#""keys":["k{client}"],"value_sizes":[9]"#));
+            row("e", 0, "BatchPutEnd", &format!(r#""keys":["k{client}"],"put_start":"p{client}""#));
+        }
+        // By now a client that nobody pings has been given up, and what it held is gone.
+        for client in ["a", "b", "c"] {
+            rows.push(format!(
+                r#"{{"id":"x{client}","timestamp_us":7000000,"client_id":"{client}","op":"BatchExistKey","keys":["k{client}"]}}"#
+            ));
+        }
+        let ran = run_text(&rows.join("\n"), version, &["--replayers", "2", "--client-ttl-sec", "3"]);
+        ran.succeeded();
+        let samples = ran.samples();
+        assert!(samples[12..].iter().all(|sample| sample["key_status"]["ok"] == 1), "{samples:?}");
+        let peak = &ran.result()["store_workload_sampled_peak"]["master_total_capacity_bytes"];
+        assert_eq!(peak.as_f64(), Some(3.0 * 67_108_864.0), "every segment has an id of its own");
+        let beats = std::fs::read_to_string(ran.out().join("heartbeats.jsonl")).expect("heartbeats");
+        let beats: Vec<Value> = beats.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+        let report = &ran.json("replay.json")["heartbeats"];
+        assert_eq!(report["rpc_calls"], json!(beats.len()));
+        assert_eq!(report["interval_after_response_ms"], 1_000);
+        for client in ["a", "b", "c"] {
+            let own = beats.iter().filter(|ping| ping["client_id"] == client && ping["error"] == "").count();
+            assert!((5..=9).contains(&own), "{client}: {own}");
+        }
     }
 }
 
@@ -567,10 +683,62 @@ fn a_running_master_is_used_only_when_it_is_fresh() {
     };
     let metrics = master.metrics_address().to_string();
     assert_eq!(connect("unknown", &[]), Some(4), "without metrics it is not known to be fresh");
+    let other = other_server();
+    assert_eq!(connect("other", &["--metrics", &other]), Some(4), "that is no master's metrics");
+    // It is as it is: settings of a master that is started cannot be asked of it.
+    for setting in [
+        &["--require-allocator", "jemalloc"][..],
+        &["--client-ttl-sec", "99"],
+        &["--rpc-threads", "7"],
+        &["--master-cpus", "0"],
+        &["--lease-ttl-ms", "5"],
+        &["--eviction-ratio", "0.5"],
+        &["--eviction-high-watermark-ratio", "0.5"],
+        &["--put-start-discard-timeout-sec", "5"],
+        &["--put-start-release-timeout-sec", "5"],
+        &["--allow-open-metrics"],
+        &["--shared-network"],
+    ] {
+        let arguments = [&["--metrics", &metrics], setting].concat();
+        assert_eq!(connect("settings", &arguments), Some(2), "{setting:?}");
+    }
+    assert!(!folder.path().join("settings").exists());
     assert_eq!(connect("fresh", &["--metrics", &metrics]), Some(0));
     assert_eq!(connect("used", &["--metrics", &metrics]), Some(4), "it has clients now");
     assert_eq!(connect("allowed", &["--metrics", &metrics, "--allow-used-master"]), Some(0));
     assert!(Path::new(&format!("/proc/{}", master.pid())).exists(), "it is never stopped");
+    let manifest = std::fs::read_to_string(folder.path().join("fresh/manifest.json")).expect("a manifest");
+    let manifest: Value = serde_json::from_str(&manifest).expect("JSON");
+    let parameters = &manifest["parameters"];
+    assert_eq!((&parameters["rpc_threads"], &parameters["master"]), (&Value::Null, &Value::Null));
+    assert_eq!(parameters["connect"]["address"], json!(master.address()));
+}
+
+/// A server of something else, for as long as the tests run.
+fn other_server() -> String {
+    use std::io::{Read, Write};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address").to_string();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let mut stream = stream;
+            let _ = stream.read(&mut [0; 1_024]);
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhello\n");
+        }
+    });
+    address
+}
+
+/// The report holds the metadata, one level deeper than the trace does.
+#[test]
+fn metadata_may_be_as_deep_as_a_row() {
+    let depth = 127;
+    let metadata = format!("{}1{}", r#"{"a":"#.repeat(depth), "}".repeat(depth));
+    let header =
+        format!(r#"{{"type":"master_rpc_trace","version":1,"time_unit":"us","metadata":{metadata}}}"#);
+    let row = r#"{"id":"a","timestamp_us":0,"client_id":"c","op":"BatchExistKey","keys":["k"]}"#;
+    let ran = run_text(&format!("{header}\n{row}\n"), VERSIONS[1], &[]);
+    ran.succeeded();
 }
 
 #[test]

@@ -57,6 +57,4 @@ pub use outcome::{
     Distribution, KeyStatus, KeyStatusCounts, OperationSummary, Outcomes, OutputError, PhaseSummary, Sample,
     Summary, Traffic, TrafficBucket, TrafficCounts, TrafficRates, write_histograms, write_samples,
 };
-pub use schedule::{
-    CLOCK_LIMIT_US, ScheduleError, Scheduler, Shard, ShardError, Shares, Speed, SpeedError, Step,
-};
+pub use schedule::{CLOCK_LIMIT_US, ScheduleError, Scheduler, Shares, Speed, SpeedError, Step};

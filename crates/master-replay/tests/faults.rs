@@ -104,6 +104,25 @@ fn replies_in_another_order_are_matched() {
 }
 
 #[test]
+fn a_reply_of_another_length_is_an_error_of_its_event() {
+    for (results, text) in
+        [(0, "the reply has 0 results for 2 keys"), (3, "the reply has 3 results for 2 keys")]
+    {
+        let trace = writes();
+        // The first is how the dialect is told.
+        let script = format!("BatchGetReplicaList 2 miscount {results}");
+        let replayed = run(&trace, &script, &options()).expect("replayed");
+        let sample = |event| replayed.outcomes.sample(&trace, event);
+        assert_eq!((sample(2).error, sample(2).statuses), (text, [KeyStatus::Error; 2].as_slice()));
+        assert_eq!((sample(0).error, sample(1).error), ("", ""));
+    }
+    // Of a write that began for one of its keys, the end is told one result.
+    let trace = writes();
+    let replayed = run(&trace, "BatchPutEnd 1 miscount 1", &options()).expect("replayed");
+    assert_eq!(replayed.outcomes.sample(&trace, 1).error, "the reply has 1 results for 2 keys");
+}
+
+#[test]
 fn keys_whose_start_failed_are_skipped() {
     let trace = writes();
     let replayed = run(&trace, "BatchPutStart 1 refuse -200", &options()).expect("replayed");
@@ -132,6 +151,38 @@ fn a_failed_heartbeat_makes_every_later_event_fail_without_a_call() {
     assert!(sample(1).error.starts_with("a heartbeat failed"), "{}", sample(1).error);
     assert!(!sample(1).rpc_sent && sample(1).start_us >= 600_000);
     assert_eq!(replayed.heartbeats.failed_calls, 1);
+}
+
+/// Between two pings nothing is expected on a connection of the heartbeats: what comes there means that nobody will ping its
+/// clients any more.
+#[test]
+fn a_heartbeat_connection_that_breaks_between_two_pings_is_a_failure() {
+    let trace = reads_every(600_000, 2);
+    let mut options = options();
+    options.heartbeat_interval = Duration::from_secs(60);
+    let replayed = run(&trace, "Ping 1 repeat", &options).expect("replayed");
+    let sample = |event| replayed.outcomes.sample(&trace, event);
+    assert_eq!(sample(0).error, "");
+    assert!(sample(1).error.starts_with("a heartbeat failed"), "{}", sample(1).error);
+    let beats = &replayed.heartbeats;
+    assert_eq!((beats.rpc_calls, beats.failed_calls), (1, 0), "the ping itself succeeded");
+    assert!(!beats.is_healthy() && beats.first_error.is_some(), "{beats:?}");
+}
+
+/// The clock is watched before a call is due, and not at all if that is turned off.
+#[test]
+fn spinning_is_measured_and_can_be_turned_off() {
+    let trace = reads_every(2_000, 50);
+    for (spin_us, spins) in [(0, false), (500, true)] {
+        let mut options = options();
+        options.spin = Duration::from_micros(spin_us);
+        let replayed = run(&trace, "", &options).expect("replayed");
+        let engine = &replayed.engine;
+        assert_eq!(engine.spin_ns > 5_000_000, spins, "{engine:?}");
+        assert!(engine.spin_ns <= engine.cpu_ns + 50_000_000, "{engine:?}");
+        assert!(engine.sleeps >= 40 && engine.writes >= 40 && engine.reads >= 40, "{engine:?}");
+        assert!(engine.unread_us.p50.is_some() && engine.write_us.p50.is_some(), "{engine:?}");
+    }
 }
 
 /// The only thing the workload and the heartbeats share is the master.

@@ -15,8 +15,8 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use master_wire::{
-    Body, Dialect, Frame, FrameReader, Request, RequestError, RequestHeader, RpcErrorCode, RpcFailure, Style,
-    decode_request,
+    Body, Dialect, ErrorCode, Frame, FrameReader, Request, RequestError, RequestHeader, RpcErrorCode,
+    RpcFailure, Style, decode_request,
 };
 
 use model::Model;
@@ -257,7 +257,7 @@ impl<'s> Served<'s> {
                 changed.clear();
             }
             // Those are answers of their own, and were given.
-            Fault::Fail(_) | Fault::Refuse(_) => {}
+            Fault::Fail(_) | Fault::Refuse(_) | Fault::Miscount(_) => {}
         }
         self.out.extend_from_slice(&changed);
         self.after(start.min(self.out.len()))
@@ -302,6 +302,10 @@ fn answer_request(
             fail(out, seq_num, &failure, style);
         }
         Some(Fault::Refuse(code)) if model::refusal(request, code, |response| encode(out, response)) => {}
+        Some(Fault::Miscount(results))
+            if model::each(request, Some(results), ErrorCode::OBJECT_NOT_FOUND, |response| {
+                encode(out, response);
+            }) => {}
         _ => model.answer(request, now, |response| encode(out, response)),
     }
 }

@@ -103,7 +103,8 @@ impl Builder {
         Ok(())
     }
 
-    /// A refused row leaves nothing behind, so that a writer can go on after it.
+    /// A refused row leaves neither an event nor a part of one behind, so that a writer can go on after it. Names that it brought
+    /// stay interned, which nothing can see.
     fn event_or_nothing(&mut self, dialect: Dialect, row: &Row<'_>) -> Result<(), Bad> {
         let columns = &self.columns;
         let keys = columns.keys.len();

@@ -44,7 +44,8 @@ fn offset(end: u64) -> usize {
     usize::try_from(end).expect("an end is the length of a string in memory")
 }
 
-/// Strings that are each kept once. What hashes a string is keyed at random, so no input can make them collide.
+/// Strings that are each kept once. What hashes a string is keyed at random in every process, so that no trace is slow everywhere
+/// (against somebody who measures and adapts, half a hash is no protection).
 ///
 /// As long as each string is greater than the one before, as counted names are, a new one is known to be new by that
 /// alone, and the table lags behind until something has to be looked up in it.

@@ -100,7 +100,7 @@ fn lifecycle(
     Some(match (event.op(), event.segment()) {
         (Op::MountSegment, Some(segment)) => {
             let size_bytes = event.size_bytes().unwrap_or_default();
-            let mounted = context.clients.new_segment(event.client(), size_bytes);
+            let mounted = context.clients.segment(segment, event.client(), size_bytes);
             let queued = lane.submit(
                 &MountSegment { segment: mounted.segment(lane.session.dialect()), client_id },
                 index,

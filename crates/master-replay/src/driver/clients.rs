@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use master_wire::{Connection, ReMountSegment, Segment, UnmountSegment, Uuid};
 
@@ -22,9 +22,16 @@ pub(super) struct Mounted {
     endpoint: String,
     host: String,
     size_bytes: u64,
+    /// Whether the master is known to know it; of a mount without an answer it is not.
+    is_sure: bool,
 }
 
 impl Mounted {
+    /// One of which it is not known whether the master has it.
+    pub(super) fn unsure(self) -> Self {
+        Mounted { is_sure: false, ..self }
+    }
+
     /// The segment as it is said in a dialect; hosts are named only in later ones.
     pub(super) fn segment(&self, dialect: master_wire::Dialect) -> Segment<'_> {
         let host = if dialect < master_wire::Dialect::C { "" } else { self.host.as_str() };
@@ -44,42 +51,48 @@ impl Mounted {
 #[derive(Debug)]
 pub(super) struct Clients {
     seed: u64,
-    counter: AtomicU64,
     ids: Vec<Uuid>,
     hosts: Vec<String>,
     registered: Vec<AtomicBool>,
 }
 
+/// What an id is made for.
+#[derive(Clone, Copy, Hash)]
+enum Named {
+    Client,
+    Host,
+    Segment,
+}
+
 impl Clients {
-    /// Names clients and segments after the seed. Only one replayer registers clients; the others have to believe that
-    /// it did, since they begin after it.
+    /// Names clients and segments after the seed: the same in every replayer that has it. Clients that another replayer
+    /// registers have to be believed to be so, since this one begins after it.
     pub(super) fn new(trace: &Trace, options: &ReplayOptions, is_measured: bool) -> Self {
         let seed = options.id_seed.unwrap_or_else(|| RandomState::new().hash_one(0));
         let mut clients = Clients {
             // The clients of the trace that fills the master are others.
             seed: if is_measured { seed } else { !seed },
-            counter: AtomicU64::new(0),
             ids: Vec::new(),
             hosts: Vec::new(),
             registered: Vec::new(),
         };
-        for _ in 0..trace.clients() {
-            let (id, host) = (clients.fresh(), clients.fresh());
-            clients.ids.push(id);
+        let is_registered = !options.registers(trace.dialect());
+        for client in (0..).take(trace.clients()) {
+            let host = clients.name(Named::Host, client);
+            clients.ids.push(clients.name(Named::Client, client));
             clients.hosts.push(format!("trace_{}", hexadecimal(host)));
-            clients.registered.push(AtomicBool::new(!options.registers()));
+            clients.registered.push(AtomicBool::new(is_registered));
         }
         clients
     }
 
-    /// A new id: the same one in every replayer that has the seed.
-    fn fresh(&self) -> Uuid {
-        let word = || {
+    fn name(&self, what: Named, number: u32) -> Uuid {
+        let word = |half: u8| {
             let mut hasher = DefaultHasher::new();
-            (self.seed, self.counter.fetch_add(1, Ordering::Relaxed)).hash(&mut hasher);
+            (self.seed, what, number, half).hash(&mut hasher);
             hasher.finish()
         };
-        Uuid::new(word(), word())
+        Uuid::new(word(0), word(1))
     }
 
     pub(super) fn id(&self, client: u32) -> Uuid {
@@ -98,11 +111,12 @@ impl Clients {
         self.registered[client as usize].store(true, Ordering::Release);
     }
 
-    pub(super) fn new_segment(&self, client: u32, size_bytes: u64) -> Mounted {
-        let id = self.fresh();
+    /// The segment of this number.
+    pub(super) fn segment(&self, number: u32, client: u32, size_bytes: u64) -> Mounted {
+        let id = self.name(Named::Segment, number);
         let host = self.hosts[client as usize].clone();
         let name = format!("trace_{}", hexadecimal(id));
-        Mounted { id, client, name, endpoint: format!("{host}:12345"), host, size_bytes }
+        Mounted { id, client, name, endpoint: format!("{host}:12345"), host, size_bytes, is_sure: true }
     }
 }
 
@@ -120,12 +134,12 @@ pub(super) fn register_all(
     options: &ReplayOptions,
 ) -> Result<Vec<Mounted>, ReplayError> {
     let mut mounted = Vec::new();
-    if trace.dialect() != Dialect::V1 || !options.registers() {
+    if trace.dialect() != Dialect::V1 || !options.registers(trace.dialect()) {
         return Ok(mounted);
     }
     let mut connection = connect(address, options, Some(wire))?;
     for client in (0..).take(clients.len()) {
-        let segment = clients.new_segment(client, options.segment_bytes.get());
+        let segment = clients.segment(client, client, options.segment_bytes.get());
         register(&mut connection, trace, clients, client, &segment)?;
         clients.set_registered(client);
         mounted.push(segment);
@@ -162,11 +176,17 @@ pub(super) fn unmount_all<'m>(
         return 0;
     }
     let Ok(mut connection) = connect(address, options, Some(wire)) else {
+        // What is not unmounted is counted, whatever the reason.
         return mounted.count() as u64;
     };
     let mut unmount = |segment: &Mounted| {
         let call = UnmountSegment { segment_id: segment.id, client_id: clients.id(segment.client) };
-        matches!(connection.call(&call), Ok(Ok(())))
+        match connection.call(&call) {
+            Ok(Ok(())) => true,
+            // It may never have been mounted.
+            Ok(Err(_)) => !segment.is_sure,
+            Err(_) => false,
+        }
     };
     mounted.filter(|segment| !unmount(segment)).count() as u64
 }

@@ -41,6 +41,8 @@ pub(super) struct Engine<'r, 't> {
     options: &'r ReplayOptions,
     clients: &'r Clients,
     segments: Segments,
+    /// Segments whose mount had no answer: no event uses them, but they are unmounted at the end.
+    unanswered: Vec<Mounted>,
     lanes: Vec<Lane>,
     next_lane: usize,
     parts: Parts<'t>,
@@ -58,6 +60,16 @@ pub(super) struct Engine<'r, 't> {
     /// How long the kernel took to take what was written, in us.
     write_us: Histogram<u64>,
     saturation: Option<Saturated>,
+}
+
+/// What a call that was sent came to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Answer {
+    Done,
+    /// The master did not do it, or never heard of it.
+    Refused,
+    /// Whether the master did it is not known.
+    None,
 }
 
 /// As many calls are in flight as may be, and another is overdue.
@@ -132,7 +144,8 @@ pub(super) fn run(
 
 /// Replays the trace that fills the master; its clients stay, with their segments and heartbeats.
 fn prefill(site: &Site<'_>, cast: &mut Cast) -> Result<(), ReplayError> {
-    let Some(trace) = site.options.prefill.as_deref().filter(|_| site.options.registers()) else {
+    let Some(trace) = site.options.prefill.as_deref().filter(|trace| site.options.registers(trace.dialect()))
+    else {
         return Ok(());
     };
     let scheduler = Scheduler::new(trace, site.options.speed, site.options.in_flight)?;
@@ -158,8 +171,7 @@ fn replay_one(
     let known = Arc::new(Clients::new(trace, options, is_measured));
     let mounted = clients::register_all(trace, &known, address, wire, options)?;
     cast.present.push(Present { clients: Arc::clone(&known), mounted });
-    let keep_pings = trace.dialect() == Dialect::Unversioned;
-    cast.heartbeats.start(Arc::clone(&known), address, wire, options, keep_pings)?;
+    cast.heartbeats.start(Arc::clone(&known), address, wire, options, trace.dialect())?;
     let streams = open_lanes(trace, address, options)?;
     let outcomes = Outcomes::new(trace, options.speed);
     wake_precisely();
@@ -177,6 +189,7 @@ fn replay_one(
         options,
         clients: &known,
         segments: Segments::new(),
+        unanswered: Vec::new(),
         lanes: streams.iter().map(|_| Lane::new(wire, in_flight)).collect(),
         next_lane: 0,
         parts: Parts::default(),
@@ -194,12 +207,12 @@ fn replay_one(
     };
     let ended = engine.replay(&streams, barrier, cancel);
     signals.replaying.store(false, Ordering::Release);
-    let Engine { outcomes, segments, mut report, unread_us, write_us, .. } = engine;
+    let Engine { outcomes, segments, unanswered, mut report, unread_us, write_us, .. } = engine;
     report.unread_us = Distribution::of_histogram(&unread_us);
     report.write_us = Distribution::of_histogram(&write_us);
     report.cpu_ns = process_cpu_ns().saturating_sub(cpu_before);
     if let Some(present) = cast.present.last_mut() {
-        present.mounted.extend(segments.into_values());
+        present.mounted.extend(segments.into_values().chain(unanswered));
     }
     ended.map(|()| Ran { outcomes, origin, origin_monotonic_us, report })
 }
@@ -491,19 +504,21 @@ impl Engine<'_, '_> {
             let error = format!("the reply has {} results for {sent} keys", settled.statuses.len());
             self.outcomes.set_error(event, &error);
         }
-        self.note_lifecycle(event, settled.error.is_none());
+        let refused = settled.error.is_some();
+        self.note_lifecycle(event, if refused { Answer::Refused } else { Answer::Done });
         self.outcomes.finish(event, now_us, true);
         self.release(event);
     }
 
-    fn note_lifecycle(&mut self, event: u32, succeeded: bool) {
+    fn note_lifecycle(&mut self, event: u32, answer: Answer) {
         let found = self.trace.event(event);
         match (found.op(), found.segment()) {
-            (Op::ReMountSegment, _) if succeeded => self.clients.set_registered(found.client()),
-            (Op::MountSegment, Some(segment)) if !succeeded => {
-                self.segments.remove(&segment);
+            (Op::ReMountSegment, _) if answer == Answer::Done => self.clients.set_registered(found.client()),
+            (Op::MountSegment, Some(segment)) if answer != Answer::Done => {
+                let mounted = self.segments.remove(&segment).filter(|_| answer == Answer::None);
+                self.unanswered.extend(mounted.map(Mounted::unsure));
             }
-            (Op::UnmountSegment, Some(segment)) if succeeded => {
+            (Op::UnmountSegment, Some(segment)) if answer == Answer::Done => {
                 self.segments.remove(&segment);
             }
             _ => {}
@@ -523,7 +538,7 @@ impl Engine<'_, '_> {
             }
         }
         self.outcomes.set_error(event, error);
-        self.note_lifecycle(event, false);
+        self.note_lifecycle(event, if sent { Answer::None } else { Answer::Refused });
         self.end(event, sent);
     }
 

@@ -28,6 +28,9 @@ pub struct HeartbeatSummary {
     pub clients: u64,
     /// From the end of one sweep to the beginning of the next.
     pub interval_ms: u64,
+    /// The same by the name that the outputs of unversioned traces have for it; of others it is absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interval_after_response_ms: Option<u64>,
     /// Connections.
     pub workers: u32,
     /// Pings.
@@ -36,14 +39,32 @@ pub struct HeartbeatSummary {
     pub calls_during_replay: u64,
     /// Pings that failed, or found a client that the master does not know any more.
     pub failed_calls: u64,
-    /// The first failure.
+    /// The first failure: of a ping, or of the heartbeats themselves.
     pub first_error: Option<String>,
     /// From sending to reading the answer, to three digits.
     pub client_call_latency_us: Distribution,
 }
 
+impl HeartbeatSummary {
+    /// Whether no ping failed, and every client could be pinged to the end.
+    #[must_use]
+    pub fn is_healthy(&self) -> bool {
+        self.failed_calls == 0 && self.first_error.is_none()
+    }
+
+    /// Adds those of another replayer, with pings that are listed all.
+    pub(crate) fn add(&mut self, other: &HeartbeatSummary, pings: &[Pinged]) {
+        self.rpc_calls += other.rpc_calls;
+        self.calls_during_replay += other.calls_during_replay;
+        self.failed_calls += other.failed_calls;
+        self.first_error = self.first_error.take().or_else(|| other.first_error.clone());
+        let took_us = |ping: &Pinged| ping.finish_us.saturating_sub(ping.start_us).try_into().unwrap_or(0);
+        self.client_call_latency_us = Distribution::of(&mut pings.iter().map(took_us).collect::<Vec<u64>>());
+    }
+}
+
 /// One ping.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Pinged {
     /// The client's number.
@@ -84,6 +105,7 @@ impl Signals {
 pub(super) struct Heartbeats {
     pub(super) signals: Arc<Signals>,
     clients: u64,
+    interval_has_another_name: bool,
     threads: Vec<JoinHandle<Found>>,
 }
 
@@ -104,11 +126,13 @@ impl Heartbeats {
         address: SocketAddr,
         dialect: Dialect,
         options: &ReplayOptions,
-        keep_pings: bool,
+        traced: crate::contract::Dialect,
     ) -> std::io::Result<()> {
+        let keep_pings = traced == crate::contract::Dialect::Unversioned;
+        self.interval_has_another_name |= keep_pings;
         self.clients += clients.len() as u64;
         let count = u32::try_from(clients.len()).unwrap_or(u32::MAX).max(1);
-        let workers = if options.registers() { options.heartbeat_workers.get().min(count) } else { 0 };
+        let workers = if options.registers(traced) { options.heartbeat_workers.get().min(count) } else { 0 };
         let streams = (0..workers).map(|_| lane::open(address, options.call_timeout));
         let streams = streams.collect::<std::io::Result<Vec<TcpStream>>>()?;
         let (seen, interval, timeout) =
@@ -152,9 +176,11 @@ impl Heartbeats {
             .collect();
         pings.sort_by_key(|ping| (ping.client, ping.start_us));
         let count = self.clients;
+        let interval_ms = u64::try_from(options.heartbeat_interval.as_millis()).unwrap_or(u64::MAX);
         let summary = HeartbeatSummary {
             clients: count,
-            interval_ms: u64::try_from(options.heartbeat_interval.as_millis()).unwrap_or(u64::MAX),
+            interval_ms,
+            interval_after_response_ms: self.interval_has_another_name.then_some(interval_ms),
             workers: options.heartbeat_workers.get().min(u32::try_from(count).unwrap_or(u32::MAX).max(1)),
             rpc_calls: found.rpc_calls,
             calls_during_replay: found.calls_during_replay,
@@ -173,8 +199,13 @@ impl Heartbeats {
     fn join(&mut self) -> Found {
         self.signals.stop.store(true, Ordering::Release);
         let mut found = Found::default();
-        // A panic there was printed; there is nothing to add to it.
-        self.threads.drain(..).filter_map(|thread| thread.join().ok()).for_each(|other| found.add(other));
+        for thread in self.threads.drain(..) {
+            match thread.join() {
+                Ok(other) => found.add(other),
+                // A panic there was printed; what it had found is lost.
+                Err(_) => self.signals.fail("the heartbeats ended before the replay did"),
+            }
+        }
         found
     }
 }
@@ -210,6 +241,8 @@ struct Part {
     next_sweep: Instant,
     /// The client whose ping is in flight, and since when.
     waiting: Option<(u32, Instant)>,
+    /// Whether there is something to read, or the connection has been closed.
+    readable: bool,
 }
 
 struct Sweeps<'s> {
@@ -232,6 +265,7 @@ impl Sweeps<'_> {
             pinged: false,
             next_sweep: now,
             waiting: None,
+            readable: false,
         };
         let mut parts: Vec<Part> = (0..).take(streams.len()).map(part).collect();
         loop {
@@ -248,9 +282,10 @@ impl Sweeps<'_> {
                 sockets.add(index, part.lane.wants_to_write());
             }
             let time = next.saturating_duration_since(Instant::now());
-            if let Err(error) = sockets.wait(time) {
-                self.signals.fail(&format!("heartbeats cannot wait: {error}"));
-                return;
+            match sockets.wait(time) {
+                Ok(true) => sockets.readable().for_each(|index| parts[index].readable = true),
+                Ok(false) => {}
+                Err(error) => return self.signals.fail(&format!("heartbeats cannot wait: {error}")),
             }
         }
     }
@@ -258,10 +293,16 @@ impl Sweeps<'_> {
     /// Does what a part can do now; says when it wants to be looked at again.
     fn advance(&mut self, part: &mut Part, stream: &TcpStream, step: u32, stopping: bool) -> Instant {
         let now = Instant::now();
+        let readable = std::mem::take(&mut part.readable);
+        if readable {
+            part.lane.read(stream);
+        }
         if part.waiting.is_some() {
             part.lane.write(stream);
-            part.lane.read(stream);
             self.take_answer(part);
+        }
+        if readable && part.waiting.is_none() && !stopping {
+            self.expect_nothing(part);
         }
         while part.waiting.is_none() && !stopping && part.lane.broken.is_none() && part.next_sweep <= now {
             let Some(client) = self.next_client(part, step) else {
@@ -329,6 +370,22 @@ impl Sweeps<'_> {
         if let Some(error) = answered {
             part.waiting = None;
             self.end(client, since, &error);
+        }
+    }
+
+    /// Something came on a connection that no ping is in flight on: it was closed, or the master says what it was not asked.
+    fn expect_nothing(&self, part: &mut Part) {
+        if part.lane.broken.is_none() {
+            let problem = match part.lane.session.next_reply() {
+                Ok(None) => return,
+                Ok(Some(_)) => "the master answered a ping that was not sent".to_owned(),
+                Err(error) => describe(&error),
+            };
+            part.lane.broken = Some(problem);
+        }
+        // From now on nobody pings the clients of this connection.
+        if let Some(error) = &part.lane.broken {
+            self.signals.fail(error);
         }
     }
 

@@ -64,9 +64,10 @@ pub struct ReplayOptions {
 }
 
 impl ReplayOptions {
-    /// Whether this replayer registers clients, mounts segments and sends heartbeats: one of several does.
-    fn registers(&self) -> bool {
-        self.shares.as_ref().is_none_or(|(_, shard)| *shard == 0)
+    /// Whether this replayer registers clients, mounts segments and sends heartbeats: one of several does, but in the
+    /// unversioned dialect, where a client's registration is one of its events, each does for the clients it has.
+    fn registers(&self, dialect: Dialect) -> bool {
+        dialect == Dialect::Unversioned || self.shares.as_ref().is_none_or(|(_, shard)| *shard == 0)
     }
 }
 

@@ -127,11 +127,14 @@ impl Meeting {
                 Err(error) => return Err(error),
             }
         }
-        for (reader, _) in &mut peers {
-            read_line(reader, &stop)?;
+        // Who leaves before the others says why in its own log, and the others end when they find the meeting over.
+        if peers.iter_mut().any(|(reader, _)| read_line(reader, &stop).is_err()) {
+            return Ok(());
         }
         let ahead_us = u64::try_from(AHEAD.as_micros()).unwrap_or(u64::MAX);
-        tell(&mut peers, &format!("origin {}", monotonic_us()?.saturating_add(ahead_us)))?;
+        if tell(&mut peers, &format!("origin {}", monotonic_us()?.saturating_add(ahead_us))).is_err() {
+            return Ok(());
+        }
         loop {
             let mut latest_us = 0;
             for (reader, _) in &mut peers {
@@ -141,7 +144,9 @@ impl Meeting {
                     Err(_) => return Ok(()),
                 }
             }
-            tell(&mut peers, &format!("phase {}", latest_us.saturating_add(PHASE_AHEAD_US)))?;
+            if tell(&mut peers, &format!("phase {}", latest_us.saturating_add(PHASE_AHEAD_US))).is_err() {
+                return Ok(());
+            }
         }
     }
 }

@@ -12,22 +12,22 @@ use std::time::{Duration, Instant};
 
 use cpu_placement::CancelToken;
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
-use nix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use tempfile::NamedTempFile;
 use thiserror::Error;
 
 use crate::contract::{Dialect, Phase, Trace, TraceError};
 use crate::driver::{
-    Alone, Barrier, EngineReport, HeartbeatSummary, Progress, ReplayError, ReplayOptions, Replayed, replay,
+    Alone, Barrier, EngineReport, HeartbeatSummary, Pinged, Progress, ReplayError, ReplayOptions, Replayed,
+    replay,
 };
 use crate::outcome::{
     Distribution, Outcomes, OutputError, Summary, Traffic, write_histograms, write_samples,
 };
 use crate::schedule::{Shares, Speed, SpeedError};
 
-use super::base_name;
 use super::control::Remote;
+use super::{base_name, thread_cpu_ns};
 
 /// The options of a replay as plain values, for files and for another process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -140,6 +140,8 @@ struct PartHead {
     engine: EngineReport,
     left_mounted: u64,
     progress_cpu_ns: u64,
+    /// Those of unversioned traces, in which every replayer sends its clients' own.
+    pings: Vec<Pinged>,
 }
 
 fn part_file(out: &Path, index: u32) -> PathBuf {
@@ -177,7 +179,7 @@ pub struct ReplayReport {
     pub master_server: String,
     /// The tenant of all calls.
     pub tenant: String,
-    /// The most calls in flight.
+    /// The most calls in flight, of each replayer; of an unversioned trace its clients.
     pub workers: u64,
     /// Over how many connections, of each replayer.
     pub connections: u32,
@@ -201,7 +203,7 @@ pub struct ReplayReport {
     pub replay_policy: Option<String>,
     /// Pings between the beginning and the end of the replay.
     pub heartbeat_calls_during_replay: u64,
-    /// Whether every ping succeeded.
+    /// Whether every ping succeeded, and heartbeats went on to the end.
     pub healthy_heartbeats: bool,
     /// All about the pings.
     pub heartbeats: HeartbeatSummary,
@@ -240,6 +242,12 @@ impl Drive {
         Drive { trace: trace.into(), prefill: None, address, out: out.into(), options, part: None }
     }
 
+    /// What a replayer's process says when it is told how far it is, for the launch that has started it.
+    #[must_use]
+    pub fn progress_line(finished: u64, events: u64) -> String {
+        super::progress_line(finished, events)
+    }
+
     /// Replays and writes `samples.jsonl`, `histograms.hlog` and at last `replay.json`; one replayer of several writes
     /// its part for [`merge`](Self::merge) instead, and gives nothing. `report` is given the events
     /// that have finished and how many there are, at most once a second.
@@ -265,7 +273,13 @@ impl Drive {
         }
         let progress = Arc::new(Progress::default());
         let done = AtomicBool::new(false);
-        let events = trace.len() as u64;
+        // One of several tells of its own events.
+        let events = match &options.shares {
+            None => trace.len() as u64,
+            Some((shares, index)) => {
+                (0..).take(trace.len()).filter(|event| shares.shard_of(*event) == *index).count() as u64
+            }
+        };
         let (replayed, progress_cpu_ns) = std::thread::scope(|scope| {
             let shown = scope.spawn(|| show(&progress, events, &done, &report));
             let replayed = replay(&trace, self.address, &options, &mut *barrier, &progress, cancel);
@@ -292,6 +306,7 @@ impl Drive {
             engine: replayed.engine.clone(),
             left_mounted: replayed.left_mounted,
             progress_cpu_ns,
+            pings: replayed.pings.clone(),
         };
         write_file(&part_file(&self.out, part.index), |out| {
             serde_json::to_writer(&mut *out, &head)?;
@@ -314,18 +329,25 @@ impl Drive {
             let path = part_file(&self.out, index);
             read_part(&path, &trace, speed).map_err(|source| OutputError { path, source })
         };
-        // The first replayer is the one that registered clients and sent heartbeats.
+        // The first replayer is the one that registered clients and sent heartbeats, if not each did for its own.
+        let each_its_own = trace.dialect() == Dialect::Unversioned;
         let (head, outcomes) = read(0)?;
-        let PartHead { origin_monotonic_us, heartbeats, engine, left_mounted, mut progress_cpu_ns } = head;
-        let pings = Vec::new();
+        let PartHead { origin_monotonic_us, heartbeats, engine, left_mounted, mut progress_cpu_ns, pings } =
+            head;
         let mut replayed =
             Replayed { outcomes, origin_monotonic_us, heartbeats, pings, engine, left_mounted };
         for index in 1..count.get() {
             let (head, outcomes) = read(index)?;
             replayed.outcomes.merge(&trace, &outcomes, |event| shares.shard_of(event) == index);
             replayed.engine.add(&head.engine);
+            if each_its_own {
+                replayed.pings.extend(head.pings);
+                replayed.heartbeats.add(&head.heartbeats, &replayed.pings);
+                replayed.left_mounted += head.left_mounted;
+            }
             progress_cpu_ns += head.progress_cpu_ns;
         }
+        replayed.pings.sort_by_key(|ping| (ping.client, ping.start_us));
         let report = self.write(&trace, &replayed, progress_cpu_ns)?;
         for index in 0..count.get() {
             let path = part_file(&self.out, index);
@@ -358,7 +380,7 @@ impl Drive {
         let unversioned = trace.dialect() == Dialect::Unversioned;
         let counts = replayed.outcomes.error_counts();
         let mut summary = Summary::of(trace, &replayed.outcomes);
-        summary.has_errors |= unversioned && replayed.heartbeats.failed_calls > 0;
+        summary.has_errors |= unversioned && !replayed.heartbeats.is_healthy();
         let options = &self.options;
         let clients = trace.clients() as u64;
         ReplayReport {
@@ -377,7 +399,7 @@ impl Drive {
             prefill_trace: self.prefill.as_deref().map(base_name).unwrap_or_default(),
             replay_policy: unversioned.then(|| "one_worker_per_client".to_owned()),
             heartbeat_calls_during_replay: replayed.heartbeats.calls_during_replay,
-            healthy_heartbeats: replayed.heartbeats.failed_calls == 0,
+            healthy_heartbeats: replayed.heartbeats.is_healthy(),
             heartbeats: replayed.heartbeats.clone(),
             traffic: Traffic::of(trace, &replayed.outcomes),
             own_lag_us: own_lag(trace, replayed),
@@ -391,10 +413,7 @@ impl Drive {
 }
 
 fn own_lag(trace: &Trace, replayed: &Replayed) -> Distribution {
-    let workload = trace.phase_range(Phase::Workload);
-    Distribution::of(
-        &mut workload.map(|event| replayed.outcomes.own_lag_us(trace, event)).collect::<Vec<u64>>(),
-    )
+    Distribution::of(&mut replayed.outcomes.own_lags_us(trace, Phase::Workload).collect::<Vec<u64>>())
 }
 
 fn read_part(path: &Path, trace: &Trace, speed: Speed) -> io::Result<(PartHead, Outcomes)> {
@@ -444,8 +463,7 @@ fn show(progress: &Progress, events: u64, done: &AtomicBool, report: &impl Fn(u6
             report(progress.finished.load(Ordering::Relaxed), events);
         }
     }
-    let used = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map(Duration::from).unwrap_or_default();
-    u64::try_from(used.as_nanos()).unwrap_or(u64::MAX)
+    thread_cpu_ns()
 }
 
 /// Writes a file beside where it belongs, which gets its name once it is whole and on the disk.

@@ -9,6 +9,7 @@ mod sweep;
 mod watch;
 mod window;
 
+use std::cell::Cell;
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
@@ -20,6 +21,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use canonical_json::Sha256;
 use cpu_placement::{CancelToken, CpuSet, Finished, Outcome, Output, Run, Running, SpawnError, Topology};
+use nix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use thiserror::Error;
@@ -133,9 +135,9 @@ pub struct Launch {
     pub master_cpus: Option<CpuSet>,
     /// The CPUs of the replayer; nothing leaves those of the caller.
     pub replay_cpus: Option<CpuSet>,
-    /// The master's RPC threads.
-    pub rpc_threads: u32,
-    /// Other settings of the master.
+    /// The RPC threads of a master that is started; nothing leaves four.
+    pub rpc_threads: Option<NonZeroU32>,
+    /// Other settings of a master that is started.
     pub settings: MasterSettings,
     /// How often processes and metrics are looked at.
     pub sample_interval: Duration,
@@ -186,7 +188,7 @@ impl Launch {
             replayers: NonZeroU32::MIN,
             master_cpus: None,
             replay_cpus: None,
-            rpc_threads: 4,
+            rpc_threads: None,
             settings: MasterSettings::default(),
             sample_interval: Duration::from_millis(200),
             timeout: Duration::from_secs(600),
@@ -308,7 +310,7 @@ pub enum LaunchError {
     #[error("finish the replay within {limit_s} s")]
     TimedOut {
         /// How long it might have taken.
-        limit_s: u64,
+        limit_s: f64,
     },
     /// The replayer has no report.
     #[error("read the replayer's report: it ended with {outcome}; {last}")]
@@ -344,6 +346,9 @@ pub struct Launched {
     pub saturation: Saturation,
 }
 
+/// A master that is started has so many RPC threads if nobody says otherwise.
+const DEFAULT_RPC_THREADS: u32 = 4;
+
 /// How long a master may take until it answers.
 const READY_WITHIN: Duration = Duration::from_secs(30);
 
@@ -369,19 +374,61 @@ impl Launch {
     ///
     /// There is no report. Where the folder of the outputs was made, its `result.json` says why.
     pub fn run(&self, cancel: &CancelToken) -> Result<Launched, LaunchError> {
+        self.run_telling(cancel, None)
+    }
+
+    /// As [`run`](Self::run), and tells once a second how many events of how many have finished. What that costs is in the result
+    /// (`progress_cpu_ns`).
+    ///
+    /// # Errors
+    ///
+    /// As [`run`](Self::run).
+    pub fn run_telling(
+        &self,
+        cancel: &CancelToken,
+        tell: Option<&dyn Fn(u64, u64)>,
+    ) -> Result<Launched, LaunchError> {
         self.settings.check()?;
+        self.check_running()?;
         self.check_placement()?;
         self.check_trace(cancel)?;
         let program = self.program()?;
         create_folder(&self.out)?;
         let out = fs::canonicalize(&self.out)
             .map_err(|source| LaunchError::OutFolder { path: self.out.clone(), source })?;
-        let launched = Session { launch: self, out: &out, cancel }.run(program.as_ref());
+        let session = Session { launch: self, out: &out, cancel, tell, told_cpu_ns: Cell::new(0) };
+        let launched = session.run(program.as_ref());
         if let Err(error) = &launched {
             let result = json!({ "success": false, "error": describe(error) });
             write_json(&out.join("result.json"), &result)?;
         }
         launched
+    }
+
+    /// A master that runs already is as it is: what would be a setting of one that is started must not look as if it were
+    /// in force.
+    fn check_running(&self) -> Result<(), LaunchError> {
+        if !matches!(self.master, MasterSource::Running { .. }) {
+            return Ok(());
+        }
+        let given = [
+            ("rpc-threads", self.rpc_threads.is_some()),
+            ("master-cpus", self.master_cpus.is_some()),
+            ("require-allocator", self.require_allocator.is_some()),
+            ("allow-open-metrics", self.allow_open_metrics),
+        ];
+        let settings = (self.settings != MasterSettings::default()).then_some("settings of the master");
+        match given.iter().find(|(_, given)| *given).map(|(name, _)| *name).or(settings) {
+            Some(name) => {
+                let why = "the master runs already, and is only connected to".to_owned();
+                Err(LaunchError::Option { name, why })
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn rpc_threads(&self) -> u32 {
+        self.rpc_threads.map_or(DEFAULT_RPC_THREADS, NonZeroU32::get)
     }
 
     fn check_placement(&self) -> Result<(), LaunchError> {
@@ -470,6 +517,9 @@ struct Session<'s> {
     launch: &'s Launch,
     out: &'s Path,
     cancel: &'s CancelToken,
+    tell: Option<&'s dyn Fn(u64, u64)>,
+    /// Processor time that telling took.
+    told_cpu_ns: Cell<u64>,
 }
 
 impl Session<'_> {
@@ -534,7 +584,7 @@ impl Session<'_> {
         let mut arguments = vec![
             format!("--rpc_port={rpc}"),
             "--rpc_address=127.0.0.1".to_owned(),
-            format!("--rpc_thread_num={}", self.launch.rpc_threads),
+            format!("--rpc_thread_num={}", self.launch.rpc_threads()),
             format!("--metrics_port={metrics}"),
             "--enable_metric_reporting=true".to_owned(),
             "--logtostderr=1".to_owned(),
@@ -631,8 +681,10 @@ impl Session<'_> {
                 let values =
                     metrics::values(&text.map_err(|error| not_fresh(format!("its metrics: {error}")))?);
                 for gauge in ["master_key_count", "master_active_clients", "master_total_capacity_bytes"] {
-                    if let Some(value) = values.get(gauge).filter(|value| **value > 0.0) {
-                        return Err(not_fresh(format!("its {gauge} is {value}")));
+                    match values.get(gauge) {
+                        Some(0.0) => {}
+                        Some(value) => return Err(not_fresh(format!("its {gauge} is {value}"))),
+                        None => return Err(not_fresh(format!("its metrics do not say {gauge}"))),
                     }
                 }
             }
@@ -648,7 +700,14 @@ impl Session<'_> {
         let finished = self.replayers(ready, &mut recorder);
         recorder.flush().map_err(system("write the samples"))?;
         let finished = finished?;
-        let after = self.scrape(ready, "metrics-after.prom")?;
+        // It may have ended after the last look at it, which every call that was left then tells.
+        let check_master = || match ready.pid() {
+            Some(pid) if !is_alive(pid) => Err(LaunchError::MasterEnded),
+            _ => Ok(()),
+        };
+        check_master()?;
+        let after =
+            self.scrape(ready, "metrics-after.prom").or_else(|error| check_master().and(Err(error)))?;
         Ok((recorder, finished, after))
     }
 
@@ -670,9 +729,12 @@ impl Session<'_> {
             let held = scope.spawn(|| meeting.hold(drives.len(), &done));
             let finished = self.run_replayers(ready, recorder, &drives);
             done.store(true, Ordering::Release);
-            // Who left the meeting early has said why in its own log.
-            drop(held.join());
-            finished
+            match held.join() {
+                Ok(Ok(())) => finished,
+                // Without the meeting replayers could only fail, and did not know why.
+                Ok(Err(error)) => finished.and(Err(system("let the replayers meet")(error))),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
         })?;
         if finished.iter().all(|finished| matches!(finished.outcome, Outcome::Exited(0 | 1))) {
             let merged = drives[0].merge(count, self.cancel);
@@ -724,8 +786,7 @@ impl Session<'_> {
 
     fn start_replayer(&self, drive: &Drive) -> Result<Running, LaunchError> {
         let index = drive.part.as_ref().map_or(0, |part| part.index);
-        let name = if index == 0 { "replayer.log".to_owned() } else { format!("replayer-{index}.log") };
-        let log = Output::File(self.out.join(name));
+        let log = Output::File(self.out.join(log_name(index as usize)));
         let drive =
             serde_json::to_string(drive).map_err(|error| system("describe the replay")(error.into()))?;
         let mut run = Run::new(&self.launch.replayer).arg("drive").arg(drive);
@@ -741,6 +802,7 @@ impl Session<'_> {
         pids.extend(ready.pid().map(|pid| ("master", pid)));
         let scrape_within = self.launch.sample_interval.min(Duration::from_secs(1));
         let mut next = begun;
+        let mut next_tale = begun + TELL_EVERY;
         let mut gone = None;
         while replayers.iter().any(|pid| is_alive(*pid)) {
             // One that fails leaves the others waiting for it.
@@ -757,7 +819,7 @@ impl Session<'_> {
                 return Err(LaunchError::Cancelled);
             }
             if begun.elapsed() > self.launch.timeout {
-                return Err(LaunchError::TimedOut { limit_s: self.launch.timeout.as_secs() });
+                return Err(LaunchError::TimedOut { limit_s: self.launch.timeout.as_secs_f64() });
             }
             if ready.pid().is_some_and(|pid| !is_alive(pid)) {
                 return Err(LaunchError::MasterEnded);
@@ -766,9 +828,27 @@ impl Session<'_> {
                 next = Instant::now() + self.launch.sample_interval;
                 recorder.sample(&pids, ready.metrics, scrape_within).map_err(system("write the samples"))?;
             }
+            if Instant::now() >= next_tale {
+                next_tale = Instant::now() + TELL_EVERY;
+                self.tell_progress(replayers.len());
+            }
             std::thread::sleep(next.saturating_duration_since(Instant::now()).min(LOOK));
         }
         Ok(())
+    }
+
+    /// Adds up what the replayers have last said of themselves.
+    fn tell_progress(&self, replayers: usize) {
+        let Some(tell) = self.tell else { return };
+        let before_ns = thread_cpu_ns();
+        let said =
+            (0..replayers).filter_map(|index| progress_of(&last_line(&self.out.join(log_name(index)))));
+        let (finished, events) = said.fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1));
+        if events > 0 {
+            tell(finished, events);
+        }
+        let took_ns = thread_cpu_ns().saturating_sub(before_ns);
+        self.told_cpu_ns.set(self.told_cpu_ns.get() + took_ns);
     }
 
     fn scrape(&self, ready: &Ready, file: &str) -> Result<Value, LaunchError> {
@@ -795,18 +875,10 @@ impl Session<'_> {
         let process = |name| window::process(&recorder.processes, name, window);
         let (master, replayer) = (process("master"), process("replayer"));
         let saturation = self.judge(&report, master, replayer, finish_us - start_us);
-        let exit_code = finished.iter().map(|finished| match finished.outcome {
-            Outcome::Exited(code) => json!(code),
-            other => json!(format!("{other:?}")),
-        });
-        let exit_codes: Vec<Value> = exit_code.collect();
+        let exit_codes: Vec<Option<i32>> = finished.iter().map(exit_code).collect();
         let met = !self.launch.require_eviction || evicted;
         // One replayer of several does not know what the others found.
-        let ended_well = |finished: &Finished| match finished.outcome {
-            Outcome::Exited(code) => code == 0,
-            _ => false,
-        };
-        let success = finished.iter().all(ended_well) && report.is_success() && met;
+        let success = exit_codes.iter().all(|code| *code == Some(0)) && report.is_success() && met;
         let result = json!({
             "success": success,
             "replayer_exit_code": exit_codes.first(),
@@ -824,6 +896,7 @@ impl Session<'_> {
             "traffic": report.traffic,
             "own_lag_us": report.own_lag_us,
             "replayer": report.replayer,
+            "progress_cpu_ns": report.progress_cpu_ns + self.told_cpu_ns.get(),
             "heartbeats": report.heartbeats,
             "errors": report.errors,
             "phases": report.summary.phases,
@@ -833,17 +906,20 @@ impl Session<'_> {
     }
 
     fn read_report(&self, finished: &[Finished]) -> Result<ReplayReport, LaunchError> {
-        let text = fs::read(self.out.join("replay.json"));
-        let report = text.ok().and_then(|text| serde_json::from_slice(&text).ok());
-        report.ok_or_else(|| {
-            let last = last_line(&self.out.join("replayer.log"));
-            let outcomes: Vec<Outcome> = finished.iter().map(|finished| finished.outcome).collect();
-            // It ends like that with a report, unless it never came to what is reported on.
-            match outcomes.contains(&Outcome::Exited(1)) && self.launch.prefill.is_some() {
-                true => LaunchError::Prefill { last },
-                false => LaunchError::NoReport { outcome: format!("{outcomes:?}"), last },
+        let outcomes: Vec<Outcome> = finished.iter().map(|finished| finished.outcome).collect();
+        let no_report = |last| LaunchError::NoReport { outcome: format!("{outcomes:?}"), last };
+        match fs::read(self.out.join("replay.json")) {
+            Ok(text) => parse_report(&text).map_err(|error| no_report(format!("replay.json: {error}"))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let last = last_line(&self.out.join("replayer.log"));
+                // It ends like that with a report, unless it never came to what is reported on.
+                match outcomes.contains(&Outcome::Exited(1)) && self.launch.prefill.is_some() {
+                    true => Err(LaunchError::Prefill { last }),
+                    false => Err(no_report(last)),
+                }
             }
-        })
+            Err(error) => Err(system("read the replayer's report")(error)),
+        }
     }
 
     #[expect(clippy::cast_precision_loss, reason = "parts of a duration")]
@@ -854,8 +930,9 @@ impl Session<'_> {
         replayer: WorkloadProcess,
         duration_us: u64,
     ) -> Saturation {
-        let cpus = self.launch.master_cpus.as_ref().map_or(usize::MAX, CpuSet::len);
-        let threads = cpus.min(self.launch.rpc_threads as usize);
+        let all = || std::thread::available_parallelism().map_or(usize::MAX, usize::from);
+        let cpus = self.launch.master_cpus.as_ref().map_or_else(all, CpuSet::len);
+        let threads = cpus.min(self.launch.rpc_threads() as usize);
         let duration_ns = (duration_us as f64 * 1_000.0).max(1.0);
         Saturation::judge(&Evidence {
             lag_p99_us: report.own_lag_us.p99.unwrap_or(0),
@@ -865,6 +942,7 @@ impl Session<'_> {
             replayer_cores: replayer.mean_cpu_cores.or(Some(
                 report.replayer.cpu_ns as f64 / (report.summary.elapsed_us as f64 * 1_000.0).max(1.0),
             )),
+            replayers: f64::from(self.launch.replayers.get()),
             spin_cores: report.replayer.spin_ns as f64 / duration_ns,
             master_cores: master.mean_cpu_cores,
             master_threads: threads as f64,
@@ -880,6 +958,7 @@ impl Session<'_> {
         let master = json!({
             "master_command": std::iter::once(base_name(&program.path)).chain(arguments.iter().cloned()).collect::<Vec<_>>(),
             "private_network": private.is_ok(),
+            "no_private_network_because": private.as_ref().err(),
             "binary_sha256": { "master": sha256(&program.path)?, "replayer": sha256(&self.launch.replayer)? },
         });
         self.write_manifest_with(master)
@@ -889,13 +968,21 @@ impl Session<'_> {
         self.write_manifest_with(json!({
             "master_command": null,
             "private_network": false,
+            "no_private_network_because": "the master runs already",
             "binary_sha256": { "master": null, "replayer": sha256(&self.launch.replayer)? },
         }))
     }
 
     fn write_manifest_with(&self, mut manifest: Value) -> Result<(), LaunchError> {
         let launch = self.launch;
-        let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let connect = match &launch.master {
+            MasterSource::Running { address, metrics, may_be_used } => {
+                Some(json!({ "address": address, "metrics": metrics, "allow_used_master": may_be_used }))
+            }
+            _ => None,
+        };
+        let started = connect.is_none();
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let common = json!({
             "schema": "kvrp.master-replay-manifest.v1",
             "trace": base_name(&launch.trace),
@@ -905,15 +992,16 @@ impl Session<'_> {
             "replay_command": [base_name(&launch.replayer), "drive"],
             "platform": format!("{}-{}", std::env::consts::OS, std::env::consts::ARCH),
             "cpu_count": std::thread::available_parallelism().map_or(1, usize::from),
-            "started_unix_s": started.as_secs(),
+            "started_unix_s": now.as_secs(),
             "payload": "metadata_only",
             "parameters": {
                 "replay": launch.options,
                 "replayers": launch.replayers,
                 "master_cpus": launch.master_cpus,
                 "replay_cpus": launch.replay_cpus,
-                "rpc_threads": launch.rpc_threads,
-                "master": launch.settings,
+                "rpc_threads": started.then(|| launch.rpc_threads()),
+                "master": started.then_some(&launch.settings),
+                "connect": connect,
                 "sample_interval_s": launch.sample_interval.as_secs_f64(),
                 "timeout_s": launch.timeout.as_secs_f64(),
                 "require_eviction": launch.require_eviction,
@@ -930,6 +1018,28 @@ impl Session<'_> {
 
 const ENDED: &str = "it ended before it was ready";
 const ANOTHER: &str = "another process listens on";
+
+/// How often the progress is told.
+const TELL_EVERY: Duration = Duration::from_secs(1);
+
+fn log_name(replayer: usize) -> String {
+    if replayer == 0 { "replayer.log".to_owned() } else { format!("replayer-{replayer}.log") }
+}
+
+/// What a replayer says once a second: how many events of how many have finished.
+fn progress_line(finished: u64, events: u64) -> String {
+    format!("replayed {finished} of {events} events")
+}
+
+fn progress_of(line: &str) -> Option<(u64, u64)> {
+    let (finished, events) = line.strip_prefix("replayed ")?.strip_suffix(" events")?.split_once(" of ")?;
+    Some((finished.parse().ok()?, events.parse().ok()?))
+}
+
+fn thread_cpu_ns() -> u64 {
+    let used = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map(Duration::from).unwrap_or_default();
+    u64::try_from(used.as_nanos()).unwrap_or(u64::MAX)
+}
 
 /// Whether a master was not ready because somebody else had its port.
 fn lost(why: &str) -> bool {
@@ -962,9 +1072,30 @@ fn describe_stop(stopped: &Result<Finished, SpawnError>) -> Value {
     }
 }
 
-/// What a process used in all, and whether it was where it should have been.
+/// The status of a process that ended by itself.
+fn exit_code(finished: &Finished) -> Option<i32> {
+    match finished.outcome {
+        Outcome::Exited(code) => Some(code),
+        _ => None,
+    }
+}
+
+fn ending(outcome: Outcome) -> String {
+    match outcome {
+        Outcome::Exited(_) => "exited".to_owned(),
+        Outcome::Signalled(signal) => format!("signal {signal}"),
+        Outcome::TimedOut => "timed_out".to_owned(),
+        // SIGTERM, and SIGKILL if that did not help.
+        Outcome::Cancelled => "stopped".to_owned(),
+        _ => "unknown".to_owned(),
+    }
+}
+
+/// How a process ended, what it used in all, and whether it was where it should have been.
 fn describe_end(finished: &Finished) -> Value {
     json!({
+        "exit_code": exit_code(finished),
+        "ended": ending(finished.outcome),
         "killed_after_grace": finished.killed_after_grace,
         "max_rss_bytes": finished.max_rss_bytes,
         "user_ns": finished.user_ns,
@@ -977,6 +1108,14 @@ fn describe_end(finished: &Finished) -> Value {
 fn window_of(report: &ReplayReport, start_us: u64, finish_us: u64) -> Window {
     let at = |time_us: u64| (report.replay_origin_monotonic_us + time_us) as f64 / 1e6;
     Window { start_s: at(start_us), finish_s: at(finish_us) }
+}
+
+/// Metadata may be nested as deep as a row may be, and the report is a little deeper still.
+fn parse_report(text: &[u8]) -> serde_json::Result<ReplayReport> {
+    let mut deserializer = serde_json::Deserializer::from_slice(text);
+    deserializer.disable_recursion_limit();
+    let report = ReplayReport::deserialize(&mut deserializer)?;
+    deserializer.end().map(|()| report)
 }
 
 fn base_name(path: &Path) -> String {

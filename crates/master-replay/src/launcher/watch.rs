@@ -13,12 +13,20 @@ use serde::Serialize;
 
 use super::metrics::{self, Values};
 
-/// What a process has used so far.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+/// What a process, or several of one name together, have used so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub(super) struct Usage {
     pub(super) cpu_seconds: f64,
     pub(super) rss_bytes: u64,
     pub(super) threads: u64,
+}
+
+impl Usage {
+    fn add(&mut self, other: Usage) {
+        self.cpu_seconds += other.cpu_seconds;
+        self.rss_bytes += other.rss_bytes;
+        self.threads += other.threads;
+    }
 }
 
 /// Both processes at one moment.
@@ -85,6 +93,8 @@ pub(super) fn is_alive(pid: u32) -> bool {
 pub(super) struct Recorder {
     process_file: BufWriter<File>,
     metrics_file: BufWriter<File>,
+    /// What each process had used when it was last seen: its processor time stays used when it has gone.
+    last: BTreeMap<u32, f64>,
     pub(super) processes: Vec<ProcessRow>,
     pub(super) metrics: Vec<MetricsRow>,
 }
@@ -95,9 +105,31 @@ impl Recorder {
         Ok(Recorder {
             process_file: open("process.jsonl")?,
             metrics_file: open("metrics.jsonl")?,
+            last: BTreeMap::new(),
             processes: Vec::new(),
             metrics: Vec::new(),
         })
+    }
+
+    /// What the processes of each name have used together; nothing of a name of which none is there any more.
+    fn usage(&mut self, pids: &[(&'static str, u32)]) -> BTreeMap<&'static str, Usage> {
+        let mut usage: BTreeMap<&'static str, Usage> = BTreeMap::new();
+        let mut gone = Vec::new();
+        for (name, pid) in pids {
+            match look(*pid) {
+                Some((_, found)) => {
+                    self.last.insert(*pid, found.cpu_seconds);
+                    usage.entry(name).or_default().add(found);
+                }
+                None => gone.extend(self.last.get(pid).map(|cpu_seconds| (name, *cpu_seconds))),
+            }
+        }
+        for (name, cpu_seconds) in gone {
+            if let Some(usage) = usage.get_mut(name) {
+                usage.cpu_seconds += cpu_seconds;
+            }
+        }
+        usage
     }
 
     /// Takes one sample of everything.
@@ -107,7 +139,7 @@ impl Recorder {
         metrics: Option<SocketAddr>,
         timeout: Duration,
     ) -> io::Result<()> {
-        let usage = pids.iter().filter_map(|(name, pid)| Some((*name, look(*pid)?.1))).collect();
+        let usage = self.usage(pids);
         let row = ProcessRow { monotonic_s: monotonic_s(), usage };
         write_line(&mut self.process_file, &row)?;
         self.processes.push(row);
@@ -157,6 +189,24 @@ fn write_line(file: &mut impl Write, row: &impl Serialize) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn processes_of_one_name_are_added_and_what_one_used_stays_used() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut recorder = Recorder::create(folder.path()).expect("files");
+        let own = std::process::id();
+        let alone = recorder.usage(&[("replayer", own)])["replayer"];
+        let both = recorder.usage(&[("replayer", own), ("replayer", own)])["replayer"];
+        assert!(both.threads >= 2 * alone.threads && both.cpu_seconds >= 2.0 * alone.cpu_seconds);
+        // One that has gone is remembered; one that was never seen is not.
+        let (gone, never) = (u32::MAX - 1, u32::MAX - 2);
+        recorder.last.insert(gone, 1_000.0);
+        let with_gone =
+            recorder.usage(&[("replayer", own), ("replayer", gone), ("replayer", never)])["replayer"];
+        assert!(with_gone.cpu_seconds >= 1_000.0 + alone.cpu_seconds);
+        assert_eq!(with_gone.threads, alone.threads);
+        assert_eq!(recorder.usage(&[("replayer", gone)]), BTreeMap::new());
+    }
 
     #[test]
     fn a_name_may_hold_anything() {

@@ -21,16 +21,16 @@ impl Window {
     }
 }
 
-/// What one process used within the window.
+/// What one process, or the replayers together, used within the window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct WorkloadProcess {
     /// Samples within the window.
     pub samples: u64,
-    /// The largest resident size sampled.
-    pub peak_rss_bytes: u64,
-    /// The most threads sampled.
-    pub peak_threads: u64,
+    /// The largest resident size sampled; nothing without a sample.
+    pub peak_rss_bytes: Option<u64>,
+    /// The most threads sampled; nothing without a sample.
+    pub peak_threads: Option<u64>,
     /// Processor time over time, between the first and the last sample; nothing with fewer than two. 1 is one core.
     pub mean_cpu_cores: Option<f64>,
 }
@@ -46,8 +46,8 @@ pub(super) fn process(rows: &[ProcessRow], name: &str, window: Window) -> Worklo
     };
     WorkloadProcess {
         samples: found.len() as u64,
-        peak_rss_bytes: found.iter().map(|(_, usage)| usage.rss_bytes).max().unwrap_or(0),
-        peak_threads: found.iter().map(|(_, usage)| usage.threads).max().unwrap_or(0),
+        peak_rss_bytes: found.iter().map(|(_, usage)| usage.rss_bytes).max(),
+        peak_threads: found.iter().map(|(_, usage)| usage.threads).max(),
         mean_cpu_cores: mean,
     }
 }
@@ -108,13 +108,14 @@ pub(super) fn evictions(rows: &[MetricsRow], window: Window) -> (Value, bool) {
 pub enum Saturated {
     /// Every call was sent about when it was due.
     Neither,
-    /// The master had as many calls as allowed most of the time.
+    /// The master had no processor time left.
     Master,
     /// The replayer had no processor time left: its times say little about the master.
     Generator,
     /// The calls in flight were used up while both had processor time left: allow more of them.
     InFlight,
-    /// Calls were late, and nothing measured says why.
+    /// Calls were late, and nothing measured says why: also where the master's processor time is not known, because it is not ours
+    /// or the workload was too short to see it, or lies between what tells one side from the other.
     Unclear,
 }
 
@@ -134,7 +135,9 @@ pub(super) struct Evidence {
     pub(super) lag_p99_us: u64,
     pub(super) duration_us: u64,
     pub(super) saturated_us: u64,
+    /// Of all replayers.
     pub(super) replayer_cores: Option<f64>,
+    pub(super) replayers: f64,
     pub(super) spin_cores: f64,
     pub(super) master_cores: Option<f64>,
     pub(super) master_threads: f64,
@@ -152,7 +155,9 @@ impl Saturation {
         let Evidence { lag_p99_us, duration_us, saturated_us, .. } = *evidence;
         let saturated = if duration_us == 0 { 0.0 } else { saturated_us as f64 / duration_us as f64 };
         // Watching the clock uses the processor, but only while nothing else is to be done.
-        let replayer = evidence.replayer_cores.map(|cores| (cores - evidence.spin_cores).max(0.0));
+        let replayers = evidence.replayers.max(1.0);
+        let replayer =
+            evidence.replayer_cores.map(|cores| (cores - evidence.spin_cores).max(0.0) / replayers);
         let master = evidence.master_cores.map(|cores| cores / evidence.master_threads.max(1.0));
         let part =
             |part: Option<f64>| part.map_or("unknown".to_owned(), |part| format!("{:.0} %", part * 100.0));
@@ -166,10 +171,10 @@ impl Saturation {
             Saturated::Neither
         } else if replayer.is_some_and(|part| part > BUSY) {
             Saturated::Generator
+        } else if master.is_some_and(|part| part > BUSY) {
+            Saturated::Master
         } else if saturated > 0.5 && master.is_some_and(|part| part < BUSY / 2.0) {
             Saturated::InFlight
-        } else if saturated > 0.5 || master.is_some_and(|part| part > BUSY) {
-            Saturated::Master
         } else {
             Saturated::Unclear
         };
@@ -230,7 +235,7 @@ mod tests {
         };
         let rows = [row(9.0, 0.0, 99), row(11.0, 1.0, 5), row(15.0, 3.0, 7), row(21.0, 30.0, 99)];
         let found = process(&rows, "master", WINDOW);
-        assert_eq!((found.samples, found.peak_rss_bytes, found.peak_threads), (2, 7, 3));
+        assert_eq!((found.samples, found.peak_rss_bytes, found.peak_threads), (2, Some(7), Some(3)));
         assert_eq!(found.mean_cpu_cores, Some(0.5));
         assert_eq!(process(&rows[..2], "master", WINDOW).mean_cpu_cores, None);
         assert_eq!(process(&rows, "replayer", WINDOW), WorkloadProcess::default());
@@ -243,6 +248,7 @@ mod tests {
             duration_us: 1_000_000,
             saturated_us: 950_000,
             replayer_cores: Some(0.2),
+            replayers: 1.0,
             spin_cores: 0.0,
             master_cores: Some(1.0),
             master_threads: 1.0,
@@ -255,6 +261,16 @@ mod tests {
         check(Evidence { replayer_cores: Some(0.95), ..base }, Saturated::Generator);
         check(Evidence { replayer_cores: Some(0.95), spin_cores: 0.5, ..base }, Saturated::Master);
         check(Evidence { master_cores: Some(0.1), ..base }, Saturated::InFlight);
+        // Several replayers have several cores, and watch as many clocks.
+        check(Evidence { replayer_cores: Some(3.8), replayers: 4.0, ..base }, Saturated::Generator);
+        check(
+            Evidence { replayer_cores: Some(3.8), replayers: 4.0, spin_cores: 3.0, ..base },
+            Saturated::Master,
+        );
+        // Nothing is said of a master that nothing is known of, or that is neither busy nor idle.
+        check(Evidence { master_cores: None, ..base }, Saturated::Unclear);
+        check(Evidence { master_cores: Some(0.6), ..base }, Saturated::Unclear);
+        check(Evidence { saturated_us: 0, master_cores: Some(0.9), ..base }, Saturated::Master);
         check(Evidence { lag_p99_us: 60, saturated_us: 0, ..base }, Saturated::Neither);
         check(Evidence { saturated_us: 0, master_cores: Some(0.3), ..base }, Saturated::Unclear);
     }

@@ -33,13 +33,16 @@ pub fn write_histograms(trace: &Trace, outcomes: &Outcomes, out: &mut impl Write
     builder.add_comment("times in us, three digits");
     let mut log = builder.begin_log_with(out, &mut serializer)?;
     for phase in Phase::ALL {
+        let origin_us = outcomes.phase_origin_us(*phase).unwrap_or(0);
+        let finish_us = outcomes.phase_finish_us(trace, *phase).unwrap_or(origin_us);
+        // The tools divide by the length to say how many there were in a second.
+        let length = Duration::from_micros(finish_us.saturating_sub(origin_us));
         for op in Op::ALL {
             for (name, time, only_sent) in TIMES {
                 let Some(found) = histogram(trace, outcomes, *phase, *op, time, only_sent) else { continue };
                 let tag = format!("{phase}.{op}.{name}");
                 let tag = Tag::new(&tag).ok_or_else(|| io::Error::other("a tag with a comma or a space"))?;
-                let start = Duration::from_micros(outcomes.phase_origin_us(*phase).unwrap_or(0));
-                let length = Duration::from_micros(found.max());
+                let start = Duration::from_micros(origin_us);
                 log.write_histogram(&found, start, length, Some(tag)).map_err(io::Error::other)?;
             }
         }

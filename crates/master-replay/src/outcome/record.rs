@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 use hashbrown::HashMap;
 use serde::{Deserialize, Serialize};
 
-use crate::contract::{Phase, Trace};
+use crate::contract::{Dialect, Phase, Trace};
 use crate::schedule::Speed;
 
 fn read_word(input: &mut impl Read) -> io::Result<u64> {
@@ -74,7 +74,7 @@ pub struct Outcomes {
     finish_us: Vec<u64>,
     flags: Vec<u8>,
     statuses: Vec<KeyStatus>,
-    /// The few events with an error, in the order in which they finished, and the few texts that those have.
+    /// The few events with an error, and the few texts that those have.
     errors: HashMap<u32, u32>,
     texts: Vec<Box<str>>,
     text_numbers: HashMap<Box<str>, u32>,
@@ -177,6 +177,9 @@ impl Outcomes {
 
     /// Keeps the event's first error.
     pub fn set_error(&mut self, event: u32, text: &str) {
+        if self.errors.contains_key(&event) {
+            return;
+        }
         let number = match self.text_numbers.get(text) {
             Some(number) => *number,
             None => {
@@ -186,7 +189,7 @@ impl Outcomes {
                 number
             }
         };
-        self.errors.entry(event).or_insert(number);
+        self.errors.insert(event, number);
     }
 
     /// What became of some keys, by their places among all planned keys.
@@ -229,14 +232,28 @@ impl Outcomes {
         }
     }
 
-    /// How long an event waited although it was due and everything it depends on had finished: what is our own doing,
-    /// or that of a master that keeps all calls in flight.
+    /// How long each event of a phase waited although it was due and everything it has to wait for had finished: what is
+    /// our own doing, or that of a master that keeps all calls in flight. In the unversioned dialect an event also waits for
+    /// the one before it of its client.
+    pub fn own_lags_us<'o>(&'o self, trace: &'o Trace, phase: Phase) -> impl Iterator<Item = u64> + 'o {
+        let mut free_us = match trace.dialect() {
+            Dialect::Unversioned => vec![0; trace.clients()],
+            _ => Vec::new(),
+        };
+        trace.phase_range(phase).map(move |event| {
+            let (found, sample) = (trace.event(event), self.sample(trace, event));
+            let finished = found.dependencies().iter().map(|dependency| self.finish_us[*dependency as usize]);
+            let client_free_us = free_us.get_mut(found.client() as usize);
+            let before_us = client_free_us.map_or(0, |free_us| std::mem::replace(free_us, sample.finish_us));
+            let released_us = finished.max().unwrap_or(0).max(before_us);
+            sample.start_us.saturating_sub(sample.scheduled_us.max(released_us))
+        })
+    }
+
+    /// When the last event of a phase finished, after the replay's origin.
     #[must_use]
-    pub fn own_lag_us(&self, trace: &Trace, event: u32) -> u64 {
-        let sample = self.sample(trace, event);
-        let dependencies = trace.event(event).dependencies();
-        let released_us = dependencies.iter().map(|dependency| self.finish_us[*dependency as usize]).max();
-        sample.start_us.saturating_sub(sample.scheduled_us.max(released_us.unwrap_or(0)))
+    pub fn phase_finish_us(&self, trace: &Trace, phase: Phase) -> Option<u64> {
+        trace.phase_range(phase).map(|event| self.finish_us[event as usize]).max()
     }
 
     /// Whether any event has an error, or any key of any event.

@@ -14,7 +14,7 @@ use thiserror::Error;
 
 use crate::contract::{Dialect, Phase, Trace};
 
-pub use shard::{Shard, ShardError, Shares};
+pub use shard::Shares;
 pub use speed::{CLOCK_LIMIT_US, Speed, SpeedError};
 
 /// How many events [`Scheduler::upcoming_us`] looks at.

@@ -1,47 +1,8 @@
 //! One trace, several replayers.
 
-use std::fmt;
 use std::num::NonZeroU32;
-use std::str::FromStr;
-
-use thiserror::Error;
 
 use crate::contract::{Dialect, Phase, Trace};
-
-/// One replayer of several: `0/4` is the first of four.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shard {
-    /// Which, from 0.
-    pub index: u32,
-    /// Of how many.
-    pub count: NonZeroU32,
-}
-
-/// What is not a shard.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("read the shard {text}: it is written K/N, with K from 0 to N-1")]
-pub struct ShardError {
-    /// What was given.
-    pub text: String,
-}
-
-impl FromStr for Shard {
-    type Err = ShardError;
-
-    fn from_str(text: &str) -> Result<Self, ShardError> {
-        let error = || ShardError { text: text.to_owned() };
-        let (index, count) = text.split_once('/').ok_or_else(error)?;
-        let shard =
-            Shard { index: index.parse().map_err(|_| error())?, count: count.parse().map_err(|_| error())? };
-        if shard.index < shard.count.get() { Ok(shard) } else { Err(error()) }
-    }
-}
-
-impl fmt::Display for Shard {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.index, self.count)
-    }
-}
 
 /// Which replayer sends each event.
 ///

@@ -476,31 +476,41 @@ pub(super) fn refusal(request: &Request<'_>, code: ErrorCode, reply: impl FnOnce
         Request::PutEnd(_) => Response::PutEnd(Err(code)),
         Request::PutRevoke(_) => Response::PutRevoke(Err(code)),
         Request::Remove(_) => Response::Remove(Err(code)),
-        other => return refuse_each(other, code, reply),
+        other => return each(other, None, code, reply),
     };
     reply(&response);
     true
 }
 
-fn refuse_each(request: &Request<'_>, code: ErrorCode, reply: impl FnOnce(&Response<'_>)) -> bool {
+/// Answers a batch with so many results, or one for each key, that are all the same.
+pub(super) fn each(
+    request: &Request<'_>,
+    results: Option<usize>,
+    code: ErrorCode,
+    reply: impl FnOnce(&Response<'_>),
+) -> bool {
     match request {
         Request::BatchExistKey(call) => {
-            reply(&Response::BatchExistKey((&vec![Err(code); call.keys.len()]).into()));
+            reply(&Response::BatchExistKey((&vec![Err(code); results.unwrap_or(call.keys.len())]).into()));
         }
         Request::BatchGetReplicaList(call) => {
-            reply(&Response::BatchGetReplicaList((&vec![Err(code); call.keys.len()]).into()));
+            reply(&Response::BatchGetReplicaList(
+                (&vec![Err(code); results.unwrap_or(call.keys.len())]).into(),
+            ));
         }
         Request::BatchPutStart(call) => {
-            reply(&Response::BatchPutStart((&vec![Err(code); call.keys.len()]).into()));
+            reply(&Response::BatchPutStart((&vec![Err(code); results.unwrap_or(call.keys.len())]).into()));
         }
         Request::BatchPutEnd(call) => {
-            reply(&Response::BatchPutEnd((&vec![Err(code); call.object_metas.len()]).into()));
+            reply(&Response::BatchPutEnd(
+                (&vec![Err(code); results.unwrap_or(call.object_metas.len())]).into(),
+            ));
         }
         Request::BatchPutRevoke(call) => {
-            reply(&Response::BatchPutRevoke((&vec![Err(code); call.keys.len()]).into()));
+            reply(&Response::BatchPutRevoke((&vec![Err(code); results.unwrap_or(call.keys.len())]).into()));
         }
         Request::BatchRemove(call) => {
-            reply(&Response::BatchRemove((&vec![Err(code); call.keys.len()]).into()));
+            reply(&Response::BatchRemove((&vec![Err(code); results.unwrap_or(call.keys.len())]).into()));
         }
         _ => return false,
     }

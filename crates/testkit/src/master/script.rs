@@ -33,6 +33,8 @@ pub enum Fault {
     Fail(RpcErrorCode),
     /// `refuse CODE`: the handler refuses, by number; for each key of a batch.
     Refuse(ErrorCode),
+    /// `miscount RESULTS`: of a batch, so many results, whatever was asked for: each that there is no such object.
+    Miscount(usize),
     /// `repeat`: it is sent twice.
     Repeat,
     /// `renumber SEQ_NUM`: it carries another seq_num.
@@ -116,6 +118,7 @@ fn parse_fault(words: &[&str]) -> Option<Fault> {
         ["lie", difference] => Fault::Lie(difference.parse().ok()?),
         ["fail", code] => Fault::Fail(RpcErrorCode(code.parse().ok()?)),
         ["refuse", code] => Fault::Refuse(ErrorCode(code.parse().ok()?)),
+        ["miscount", results] => Fault::Miscount(results.parse().ok()?),
         ["repeat"] => Fault::Repeat,
         ["renumber", seq_num] => Fault::Renumber(seq_num.parse().ok()?),
         ["trickle", time] => Fault::Trickle(ms(time)?),
@@ -138,7 +141,7 @@ mod tests {
 
     #[test]
     fn every_fault_can_be_written() {
-        let words = "delay 1|reorder|truncate 2|corrupt 0 255|stall|swallow|drop|lie -3|fail 4|refuse -704|repeat|\
+        let words = "delay 1|reorder|truncate 2|corrupt 0 255|stall|swallow|drop|lie -3|fail 4|refuse -704|miscount 3|repeat|\
                      renumber 9|trickle 5";
         for fault in words.split('|') {
             let script = Script::parse(&format!("* * {fault}"));
