@@ -450,6 +450,41 @@ fn a_killed_command_leaves_nothing_behind() {
     child.wait().expect("it has ended");
 }
 
+/// Each on its own CPUs, with every thread; the result says that they stayed there.
+#[test]
+fn master_and_replayer_are_kept_apart() {
+    let allowed = nix::sched::sched_getaffinity(nix::unistd::Pid::from_raw(0)).expect("an affinity");
+    let cpus: Vec<usize> =
+        (0..nix::sched::CpuSet::count()).filter(|cpu| allowed.is_set(*cpu).unwrap_or(false)).collect();
+    let [one, other, ..] = cpus[..] else { panic!("two CPUs are needed to keep two processes apart") };
+    let (one, other) = (one.to_string(), other.to_string());
+    let mut trace = Trace::v2(&["a"], 64 << 20);
+    for call in 0..30_u64 {
+        trace.work("a", "BatchExistKey", call * 100_000, json!({ "keys": ["k"] }));
+    }
+    let run = start(&trace.unmount("a"), VERSIONS[1], &["--master-cpus", &one, "--replay-cpus", &other]);
+    run.wait_for("replayer.log", "replayed ");
+    let pids = std::fs::read_to_string(run.out().join("pids.json")).expect("pids");
+    let pids: Value = serde_json::from_str(&pids).expect("JSON");
+    for (name, cpu) in [("master", &one), ("replayer", &other)] {
+        let threads = std::fs::read_dir(format!("/proc/{}/task", pids[name])).expect("it runs").flatten();
+        let found: Vec<String> = threads
+            .map(|thread| std::fs::read_to_string(thread.path().join("status")).expect("readable"))
+            .filter_map(|text| {
+                let line = text.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+                line.map(|list| list.trim().to_owned())
+            })
+            .collect();
+        assert!(!found.is_empty() && found.iter().all(|list| list == cpu), "{name}: {found:?}");
+    }
+    let (code, result) = run.end();
+    assert_eq!(code, Some(0), "{result:#}");
+    for ended in [&result["master_stopped"], &result["replayers_ended"][0]] {
+        assert_eq!(ended["placement_violations"], json!([]));
+    }
+    assert_eq!(result["master_stopped"]["ended"], "stopped");
+}
+
 #[test]
 fn a_run_that_takes_too_long_is_ended() {
     let ran = run(&long_trace(), VERSIONS[1], &["--timeout", "0.5"]);

@@ -2,9 +2,11 @@
 
 mod control;
 mod drive;
+mod manifest;
 mod master;
 mod metrics;
 mod network;
+mod result;
 mod sweep;
 mod watch;
 mod window;
@@ -17,9 +19,8 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
-use canonical_json::Sha256;
 use cpu_placement::{CancelToken, CpuSet, Finished, Outcome, Output, Run, Running, SpawnError, Topology};
 use nix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
@@ -33,7 +34,6 @@ use crate::schedule::{ScheduleError, Speed, SpeedError};
 
 use master::Program;
 use watch::{Recorder, is_alive};
-use window::{Evidence, Window};
 
 pub use drive::{Drive, DriveError, DriveOptions, DrivePart, ReplayReport};
 pub use network::enter_private_network;
@@ -858,162 +858,6 @@ impl Session<'_> {
         drive::write_file(&self.out.join(file), |out| out.write_all(text.as_bytes()))?;
         Ok(json!(metrics::values(&text)))
     }
-
-    fn conclude(
-        &self,
-        ready: &Ready,
-        recorder: &Recorder,
-        finished: &[Finished],
-        after: Value,
-        stopped: Option<&Result<Finished, SpawnError>>,
-    ) -> Result<Launched, LaunchError> {
-        let report = self.read_report(finished)?;
-        let no_report = || LaunchError::NoWorkload;
-        let (start_us, finish_us) = report.workload_us().ok_or_else(no_report)?;
-        let window = window_of(&report, start_us, finish_us);
-        let (evictions, evicted) = window::evictions(&recorder.metrics, window);
-        let process = |name| window::process(&recorder.processes, name, window);
-        let (master, replayer) = (process("master"), process("replayer"));
-        let saturation = self.judge(&report, master, replayer, finish_us - start_us);
-        let exit_codes: Vec<Option<i32>> = finished.iter().map(exit_code).collect();
-        let met = !self.launch.require_eviction || evicted;
-        // One replayer of several does not know what the others found.
-        let success = exit_codes.iter().all(|code| *code == Some(0)) && report.is_success() && met;
-        let result = json!({
-            "success": success,
-            "replayer_exit_code": exit_codes.first(),
-            "replayer_exit_codes": exit_codes,
-            "replayers_ended": finished.iter().map(describe_end).collect::<Vec<_>>(),
-            "master_stopped": stopped.map(describe_stop),
-            "master_allocator": ready.allocator,
-            "store_after_replay": after,
-            "store_workload_sampled_peak": window::sampled_peak(&recorder.metrics, window),
-            "workload_evictions": evictions,
-            "eviction_requirement_met": met,
-            "workload_process": { "master": master, "replayer": replayer },
-            "workload_monotonic_window_s": [window.start_s, window.finish_s],
-            "saturation": saturation,
-            "traffic": report.traffic,
-            "own_lag_us": report.own_lag_us,
-            "replayer": report.replayer,
-            "progress_cpu_ns": report.progress_cpu_ns + self.told_cpu_ns.get(),
-            "heartbeats": report.heartbeats,
-            "errors": report.errors,
-            "phases": report.summary.phases,
-        });
-        write_json(&self.out.join("result.json"), &result)?;
-        Ok(Launched { success, result, report: Box::new(report), saturation })
-    }
-
-    fn read_report(&self, finished: &[Finished]) -> Result<ReplayReport, LaunchError> {
-        let outcomes: Vec<Outcome> = finished.iter().map(|finished| finished.outcome).collect();
-        let no_report = |last| LaunchError::NoReport { outcome: format!("{outcomes:?}"), last };
-        match fs::read(self.out.join("replay.json")) {
-            Ok(text) => parse_report(&text).map_err(|error| no_report(format!("replay.json: {error}"))),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let last = last_line(&self.out.join("replayer.log"));
-                // It ends like that with a report, unless it never came to what is reported on.
-                match outcomes.contains(&Outcome::Exited(1)) && self.launch.prefill.is_some() {
-                    true => Err(LaunchError::Prefill { last }),
-                    false => Err(no_report(last)),
-                }
-            }
-            Err(error) => Err(system("read the replayer's report")(error)),
-        }
-    }
-
-    #[expect(clippy::cast_precision_loss, reason = "parts of a duration")]
-    fn judge(
-        &self,
-        report: &ReplayReport,
-        master: WorkloadProcess,
-        replayer: WorkloadProcess,
-        duration_us: u64,
-    ) -> Saturation {
-        let all = || std::thread::available_parallelism().map_or(usize::MAX, usize::from);
-        let cpus = self.launch.master_cpus.as_ref().map_or_else(all, CpuSet::len);
-        let threads = cpus.min(self.launch.rpc_threads() as usize);
-        let duration_ns = (duration_us as f64 * 1_000.0).max(1.0);
-        Saturation::judge(&Evidence {
-            lag_p99_us: report.own_lag_us.p99.unwrap_or(0),
-            duration_us,
-            saturated_us: report.replayer.saturated_us,
-            // Sampled where the workload is long enough, else as the replayer counted it itself.
-            replayer_cores: replayer.mean_cpu_cores.or(Some(
-                report.replayer.cpu_ns as f64 / (report.summary.elapsed_us as f64 * 1_000.0).max(1.0),
-            )),
-            replayers: f64::from(self.launch.replayers.get()),
-            spin_cores: report.replayer.spin_ns as f64 / duration_ns,
-            master_cores: master.mean_cpu_cores,
-            master_threads: threads as f64,
-        })
-    }
-
-    fn write_manifest(
-        &self,
-        program: &Program,
-        arguments: &[String],
-        private: &Result<(), String>,
-    ) -> Result<(), LaunchError> {
-        let master = json!({
-            "master_command": std::iter::once(base_name(&program.path)).chain(arguments.iter().cloned()).collect::<Vec<_>>(),
-            "private_network": private.is_ok(),
-            "no_private_network_because": private.as_ref().err(),
-            "binary_sha256": { "master": sha256(&program.path)?, "replayer": sha256(&self.launch.replayer)? },
-        });
-        self.write_manifest_with(master)
-    }
-
-    fn write_connect_manifest(&self) -> Result<(), LaunchError> {
-        self.write_manifest_with(json!({
-            "master_command": null,
-            "private_network": false,
-            "no_private_network_because": "the master runs already",
-            "binary_sha256": { "master": null, "replayer": sha256(&self.launch.replayer)? },
-        }))
-    }
-
-    fn write_manifest_with(&self, mut manifest: Value) -> Result<(), LaunchError> {
-        let launch = self.launch;
-        let connect = match &launch.master {
-            MasterSource::Running { address, metrics, may_be_used } => {
-                Some(json!({ "address": address, "metrics": metrics, "allow_used_master": may_be_used }))
-            }
-            _ => None,
-        };
-        let started = connect.is_none();
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let common = json!({
-            "schema": "kvrp.master-replay-manifest.v1",
-            "trace": base_name(&launch.trace),
-            "trace_sha256": sha256(&launch.trace)?,
-            "prefill_trace": launch.prefill.as_deref().map(base_name),
-            "prefill_trace_sha256": launch.prefill.as_deref().map(sha256).transpose()?,
-            "replay_command": [base_name(&launch.replayer), "drive"],
-            "platform": format!("{}-{}", std::env::consts::OS, std::env::consts::ARCH),
-            "cpu_count": std::thread::available_parallelism().map_or(1, usize::from),
-            "started_unix_s": now.as_secs(),
-            "payload": "metadata_only",
-            "parameters": {
-                "replay": launch.options,
-                "replayers": launch.replayers,
-                "master_cpus": launch.master_cpus,
-                "replay_cpus": launch.replay_cpus,
-                "rpc_threads": started.then(|| launch.rpc_threads()),
-                "master": started.then_some(&launch.settings),
-                "connect": connect,
-                "sample_interval_s": launch.sample_interval.as_secs_f64(),
-                "timeout_s": launch.timeout.as_secs_f64(),
-                "require_eviction": launch.require_eviction,
-                "require_allocator": launch.require_allocator,
-                "allow_open_metrics": launch.allow_open_metrics,
-            },
-        });
-        if let (Some(manifest), Value::Object(common)) = (manifest.as_object_mut(), common) {
-            manifest.extend(common);
-        }
-        Ok(write_json(&self.out.join("manifest.json"), &manifest)?)
-    }
 }
 
 const ENDED: &str = "it ended before it was ready";
@@ -1065,65 +909,8 @@ fn stop(running: Running) -> Result<Finished, SpawnError> {
     running.wait(&cancelled())
 }
 
-fn describe_stop(stopped: &Result<Finished, SpawnError>) -> Value {
-    match stopped {
-        Ok(finished) => describe_end(finished),
-        Err(error) => json!({ "error": describe(error) }),
-    }
-}
-
-/// The status of a process that ended by itself.
-fn exit_code(finished: &Finished) -> Option<i32> {
-    match finished.outcome {
-        Outcome::Exited(code) => Some(code),
-        _ => None,
-    }
-}
-
-fn ending(outcome: Outcome) -> String {
-    match outcome {
-        Outcome::Exited(_) => "exited".to_owned(),
-        Outcome::Signalled(signal) => format!("signal {signal}"),
-        Outcome::TimedOut => "timed_out".to_owned(),
-        // SIGTERM, and SIGKILL if that did not help.
-        Outcome::Cancelled => "stopped".to_owned(),
-        _ => "unknown".to_owned(),
-    }
-}
-
-/// How a process ended, what it used in all, and whether it was where it should have been.
-fn describe_end(finished: &Finished) -> Value {
-    json!({
-        "exit_code": exit_code(finished),
-        "ended": ending(finished.outcome),
-        "killed_after_grace": finished.killed_after_grace,
-        "max_rss_bytes": finished.max_rss_bytes,
-        "user_ns": finished.user_ns,
-        "system_ns": finished.system_ns,
-        "placement_violations": finished.violations.iter().map(ToString::to_string).collect::<Vec<_>>(),
-    })
-}
-
-#[expect(clippy::cast_precision_loss, reason = "seconds of a clock that begins with the machine")]
-fn window_of(report: &ReplayReport, start_us: u64, finish_us: u64) -> Window {
-    let at = |time_us: u64| (report.replay_origin_monotonic_us + time_us) as f64 / 1e6;
-    Window { start_s: at(start_us), finish_s: at(finish_us) }
-}
-
-/// Metadata may be nested as deep as a row may be, and the report is a little deeper still.
-fn parse_report(text: &[u8]) -> serde_json::Result<ReplayReport> {
-    let mut deserializer = serde_json::Deserializer::from_slice(text);
-    deserializer.disable_recursion_limit();
-    let report = ReplayReport::deserialize(&mut deserializer)?;
-    deserializer.end().map(|()| report)
-}
-
 fn base_name(path: &Path) -> String {
     path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
-}
-
-fn sha256(path: &Path) -> Result<String, LaunchError> {
-    Sha256::of_file(path).map(|(sha256, _)| sha256.to_string()).map_err(system("read a file for its digest"))
 }
 
 fn last_line(path: &Path) -> String {
@@ -1142,4 +929,49 @@ fn describe(error: &dyn std::error::Error) -> String {
         cause = inner.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_lost_race_for_a_port_is_run_again() {
+        assert!(lost(&format!("{ANOTHER} 127.0.0.1:50051")));
+        assert!(lost(&format!("{ENDED}: E1 bind port 50051 error: Address already in use")));
+        assert!(!lost(&format!("{ENDED}: Segmentation fault")));
+        assert!(!lost("it did not answer in time"));
+        assert!(!lost("Address already in use, says somebody else"));
+    }
+
+    #[test]
+    fn what_a_replayer_says_of_itself_is_understood() {
+        assert_eq!(progress_of(&progress_line(7, 12)), Some((7, 12)));
+        assert_eq!(progress_of("it wrote nothing"), None);
+    }
+
+    #[test]
+    fn settings_of_a_master_that_is_started_do_not_fit_one_that_runs() {
+        let running = || MasterSource::Running {
+            address: SocketAddr::from((Ipv4Addr::LOCALHOST, 1)),
+            metrics: None,
+            may_be_used: true,
+        };
+        let launch = || Launch::new("trace", running(), "out", "replayer");
+        assert!(launch().check_running().is_ok());
+        let changes: [fn(&mut Launch); 5] = [
+            |launch| launch.rpc_threads = Some(NonZeroU32::MIN),
+            |launch| launch.master_cpus = Some(CpuSet::from_iter([0])),
+            |launch| launch.require_allocator = Some("jemalloc".to_owned()),
+            |launch| launch.allow_open_metrics = true,
+            |launch| launch.settings.client_ttl_sec = Some(9),
+        ];
+        for change in changes {
+            let mut launch = launch();
+            change(&mut launch);
+            assert!(matches!(launch.check_running(), Err(LaunchError::Option { .. })), "{launch:?}");
+            launch.master = MasterSource::Elf("master".into());
+            assert!(launch.check_running().is_ok());
+        }
+    }
 }
