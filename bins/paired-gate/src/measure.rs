@@ -300,14 +300,14 @@ impl Told<'_> {
     fn count(&self, event: &Event) {
         let Event::AttemptStarted { attempt } = event else { return };
         if std::io::stderr().is_terminal() {
-            eprint!("\r\x1b[K{attempt} of {} pairs", self.pairs);
+            command_line::show!("\r\x1b[K{attempt} of {} pairs", self.pairs);
         }
     }
 
     /// The barrier before a verdict: everything that was recorded is on the disk.
     fn finish(self) -> anyhow::Result<()> {
         if self.format == MessageFormat::Human && std::io::stderr().is_terminal() {
-            eprint!("\r\x1b[K");
+            command_line::show!("\r\x1b[K");
         }
         match self.journal {
             Journal::Strict(_) => Ok(()),

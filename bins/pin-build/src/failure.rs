@@ -35,7 +35,7 @@ impl Failure {
     /// Prints the log and the one clear error.
     pub(crate) fn report(&self) -> Exit {
         if let Some(log) = &self.log {
-            eprint!("{log}");
+            command_line::show!("{log}");
         }
         command_line::say!("pin-build: {}", self.message);
         self.exit

@@ -49,6 +49,6 @@ impl From<TraceError> for Failure {
 /// Prints the failure and gives its exit code.
 pub(crate) fn report(failure: &Failure) -> Exit {
     let about = failure.about.as_ref().map(|path| format!("{}: ", path.display())).unwrap_or_default();
-    eprintln!("replay-master: {about}{}", describe_error(failure.error.as_ref()));
+    command_line::say!("replay-master: {about}{}", describe_error(failure.error.as_ref()));
     failure.exit
 }

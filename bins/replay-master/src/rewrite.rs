@@ -65,12 +65,16 @@ pub(crate) fn slice(args: &SliceArgs) -> Result<Exit, Failure> {
     };
     let (out, sliced) = slice_trace(&trace, &window, output(&args.out)?).map_err(|error| match error {
         WriteTraceError::Invalid(fault) => Failure::new(fault, Exit::BadInput).about(&args.file),
+        WriteTraceError::NothingLeft => Failure::new(error, Exit::BadInput).about(&args.file),
         other => Failure::new(other, Exit::HostUnfit).about(&args.out),
     })?;
     keep(out, &args.out)?;
-    eprintln!(
+    command_line::say!(
         "{} events; {} finalisers after the window kept, {} of earlier writes left out, {} dependencies left out",
-        sliced.events, sliced.finalisers_added, sliced.finalisers_dropped, sliced.dependencies_dropped
+        sliced.events,
+        sliced.finalisers_added,
+        sliced.finalisers_dropped,
+        sliced.dependencies_dropped
     );
     Ok(Exit::Ok)
 }

@@ -233,7 +233,15 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
             print(args.message_format, &launched)?;
             Ok(if launched.success { Exit::Ok } else { Exit::Differs })
         }
-        Err(error) => Err(failure(error, &interrupt)),
+        Err(error) => {
+            if args.message_format == MessageFormat::Json {
+                let mut out = Output::stdout();
+                let error = command_line::describe_error(&error);
+                writeln!(out, "{}", serde_json::json!({ "success": false, "error": error }))?;
+                out.flush()?;
+            }
+            Err(failure(error, &interrupt))
+        }
     }
 }
 
@@ -241,7 +249,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
 /// the replay is.
 pub(crate) fn with_progress(launch: &Launch, cancel: &CancelToken) -> Result<Launched, LaunchError> {
     let on_terminal = std::io::stderr().is_terminal();
-    let show = |finished, events| eprint!("\r{}\x1b[K", Drive::progress_line(finished, events));
+    let show = |finished, events| command_line::show!("\r{}\x1b[K", Drive::progress_line(finished, events));
     let launched = thread::scope(|scope| {
         let running = scope.spawn(|| {
             let show: &dyn Fn(u64, u64) = &show;
@@ -250,7 +258,7 @@ pub(crate) fn with_progress(launch: &Launch, cancel: &CancelToken) -> Result<Lau
         running.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     });
     if on_terminal {
-        eprint!("\r\x1b[K");
+        command_line::show!("\r\x1b[K");
     }
     launched
 }
@@ -261,6 +269,7 @@ pub(crate) fn failure(error: LaunchError, interrupt: &Interrupt) -> Failure {
         LaunchError::Trace(_)
         | LaunchError::Schedule(_)
         | LaunchError::NoWorkload
+        | LaunchError::NotAFile { .. }
         | LaunchError::OutFolder { .. }
         | LaunchError::MasterMissing { .. }
         | LaunchError::NotAMaster { .. }
@@ -270,6 +279,10 @@ pub(crate) fn failure(error: LaunchError, interrupt: &Interrupt) -> Failure {
         | LaunchError::OpenMetrics { .. }
         | LaunchError::System { .. }
         | LaunchError::Output(_) => Exit::HostUnfit,
+        LaunchError::Start { what: "master", .. } => Exit::BadInput,
+        LaunchError::NoReport { exit_code: Some(code), .. } if *code == i32::from(Exit::HostUnfit.code()) => {
+            Exit::HostUnfit
+        }
         LaunchError::Prefill { .. } => Exit::Differs,
         LaunchError::Cancelled => interrupt.exit().unwrap_or(Exit::Bug),
         _ => Exit::TargetFailed,
@@ -347,8 +360,8 @@ pub(crate) fn drive(args: &DriveArgs) -> Result<Exit, Failure> {
     let interrupt = Interrupt::install()?;
     let cancel = CancelToken::from_flag(interrupt.flag());
     let drive: Drive = serde_json::from_str(&args.drive).map_err(|error| Failure::new(error, Exit::Usage))?;
-    let report =
-        drive.run(&cancel, |finished, events| eprintln!("{}", Drive::progress_line(finished, events)));
+    let report = drive
+        .run(&cancel, |finished, events| command_line::say!("{}", Drive::progress_line(finished, events)));
     match report {
         Ok(report) if report.as_ref().is_none_or(master_replay::ReplayReport::is_success) => Ok(Exit::Ok),
         Ok(_) => Ok(Exit::Differs),
@@ -358,6 +371,7 @@ pub(crate) fn drive(args: &DriveArgs) -> Result<Exit, Failure> {
                 DriveError::Trace(_) => Exit::BadInput,
                 DriveError::Replay(ReplayError::Cancelled { .. }) => interrupt.exit().unwrap_or(Exit::Bug),
                 DriveError::Replay(ReplayError::Prefill { .. }) => Exit::Differs,
+                DriveError::Replay(error) if error.is_of_this_machine() => Exit::HostUnfit,
                 DriveError::Replay(_) => Exit::TargetFailed,
                 _ => Exit::HostUnfit,
             };

@@ -7,6 +7,8 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use assert_cmd::Command;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use testkit::masters;
@@ -299,10 +301,16 @@ fn a_client_that_the_master_gives_up_invalidates_the_run() {
         let mut trace = Trace::v2(&["a"], 64 << 20);
         trace.work("a", "BatchExistKey", 0, json!({ "keys": ["k"] }));
         trace.work("a", "BatchExistKey", 9_000_000, json!({ "keys": ["k"] }));
-        // Pings come so seldom that the client's time to live runs out between two of them.
-        let slow = ["--client-ttl-sec", "2", "--heartbeat-interval-ms", "6000"];
-        let ran = run(&trace.unmount("a"), version, &slow);
-        assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+        // The replayer stands still for so long that the client's time to live runs out.
+        let mut run = start(&trace.unmount("a"), version, &["--client-ttl-sec", "2"]);
+        run.wait_for("replayer.log", "replayed ");
+        let replayer = run.pid("replayer");
+        kill(replayer, Signal::SIGSTOP).expect("it runs");
+        std::thread::sleep(Duration::from_secs(5));
+        kill(replayer, Signal::SIGCONT).expect("it is there");
+        let code = run.child.wait().expect("it ends").code();
+        let ran = Ran { folder: run.folder, code, stderr: String::new() };
+        assert_eq!(ran.code, Some(1), "{:#}", ran.result());
         let report = ran.json("replay.json");
         assert_eq!((&report["healthy_heartbeats"], &report["has_errors"]), (&json!(false), &json!(true)));
         let samples = ran.samples();
@@ -350,9 +358,16 @@ impl Underway {
         }
     }
 
-    fn signal(&self, signal: nix::sys::signal::Signal) {
+    fn signal(&self, signal: Signal) {
         let pid = i32::try_from(self.child.id()).expect("a process id");
-        nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), signal).expect("it runs");
+        kill(Pid::from_raw(pid), signal).expect("it runs");
+    }
+
+    /// What `pids.json` says of a process.
+    fn pid(&self, name: &str) -> Pid {
+        let pids = std::fs::read_to_string(self.out().join("pids.json")).expect("pids");
+        let pids: Value = serde_json::from_str(&pids).expect("JSON");
+        Pid::from_raw(i32::try_from(pids[name].as_i64().expect("a pid")).expect("a pid"))
     }
 
     fn end(mut self) -> (Option<i32>, Value) {
@@ -379,11 +394,7 @@ fn a_master_killed_in_mid_run_fails_the_run() {
         run.wait_for("process.jsonl", "");
         run.wait_for("pids.json", "master");
         std::thread::sleep(Duration::from_millis(500));
-        let pids = std::fs::read_to_string(run.out().join("pids.json")).expect("pids");
-        let pids: Value = serde_json::from_str(&pids).expect("JSON");
-        let master = i32::try_from(pids["master"].as_i64().expect("a pid")).expect("a pid");
-        nix::sys::signal::kill(nix::unistd::Pid::from_raw(master), nix::sys::signal::Signal::SIGKILL)
-            .expect("it runs");
+        kill(run.pid("master"), Signal::SIGKILL).expect("it runs");
         let (code, result) = run.end();
         assert_eq!((code, &result["success"]), (Some(6), &json!(false)));
         assert!(result["error"].as_str().is_some_and(|error| error.contains("master")), "{result}");
@@ -392,7 +403,7 @@ fn a_master_killed_in_mid_run_fails_the_run() {
 
 #[test]
 fn an_interrupt_in_each_phase_leaves_nothing_behind() {
-    use nix::sys::signal::Signal::{SIGINT, SIGTERM};
+    use Signal::{SIGINT, SIGTERM};
     let filling = tempfile::tempdir().expect("a folder");
     let filling = filling.path().join("prefill.jsonl");
     let filling = filling.to_str().expect("UTF-8");
@@ -439,7 +450,7 @@ fn a_killed_command_leaves_nothing_behind() {
     run.wait_for("replayer-1.log", "replayed ");
     let out = run.out();
     assert!(processes_of(&out).len() >= 3, "a master and two replayers");
-    run.signal(nix::sys::signal::Signal::SIGKILL);
+    run.signal(Signal::SIGKILL);
     let deadline = Instant::now() + Duration::from_secs(20);
     while !processes_of(&out).is_empty() {
         assert!(Instant::now() < deadline, "{:?} are left", processes_of(&out));
@@ -453,7 +464,7 @@ fn a_killed_command_leaves_nothing_behind() {
 /// Each on its own CPUs, with every thread; the result says that they stayed there.
 #[test]
 fn master_and_replayer_are_kept_apart() {
-    let allowed = nix::sched::sched_getaffinity(nix::unistd::Pid::from_raw(0)).expect("an affinity");
+    let allowed = nix::sched::sched_getaffinity(Pid::from_raw(0)).expect("an affinity");
     let cpus: Vec<usize> =
         (0..nix::sched::CpuSet::count()).filter(|cpu| allowed.is_set(*cpu).unwrap_or(false)).collect();
     let [one, other, ..] = cpus[..] else { panic!("two CPUs are needed to keep two processes apart") };
@@ -747,6 +758,206 @@ fn a_running_master_is_used_only_when_it_is_fresh() {
     let parameters = &manifest["parameters"];
     assert_eq!((&parameters["rpc_threads"], &parameters["master"]), (&Value::Null, &Value::Null));
     assert_eq!(parameters["connect"]["address"], json!(master.address()));
+}
+
+/// A trace of one client that asks for the same key so often.
+fn paced_trace(calls: u64, every_us: u64) -> Trace {
+    let mut trace = Trace::v2(&["a"], 64 << 20);
+    for call in 0..calls {
+        trace.work("a", "BatchExistKey", call * every_us, json!({ "keys": ["k"] }));
+    }
+    trace.unmount("a")
+}
+
+/// What the calls found is not lost because the master, which is not ours, has ended.
+#[test]
+fn a_running_master_that_ends_leaves_a_result() {
+    let master = masters::start(VERSIONS[1], &["--default_kv_lease_ttl=0"]);
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("trace.jsonl"), paced_trace(200, 20_000).text).expect("written");
+    let pid = Pid::from_raw(i32::try_from(master.pid()).expect("a pid"));
+    let code = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(1_500));
+            kill(pid, Signal::SIGKILL).expect("it runs");
+        });
+        let mut command = Command::new(program());
+        command.current_dir(folder.path()).args(["run", "trace.jsonl", "--out", "out", "--connect"]);
+        command.arg(master.address().to_string()).arg("--metrics").arg(master.metrics_address().to_string());
+        command.output().expect("it runs").status.code()
+    });
+    assert_eq!(code, Some(1));
+    let result = std::fs::read_to_string(folder.path().join("out/result.json")).expect("a result");
+    let result: Value = serde_json::from_str(&result).expect("JSON");
+    assert_eq!(result["success"], false);
+    assert!(result["store_after_replay"]["error"].is_string(), "{}", result["store_after_replay"]);
+    assert!(result["phases"]["workload"]["operations"]["BatchExistKey"]["failed_calls"].as_u64() > Some(0));
+}
+
+/// Clients that a master gave up between two pings, far apart, are found at the end.
+#[test]
+fn a_client_given_up_between_two_pings_invalidates_the_run() {
+    let rare = ["--heartbeat-interval-ms", "60000"];
+    // Of a master that is started it is known before.
+    let refused = run(&paced_trace(1, 0), VERSIONS[1], &rare);
+    assert_eq!(refused.code, Some(2), "{}", refused.stderr);
+    assert!(refused.stderr.contains("gives a client up after 10 s"), "{}", refused.stderr);
+    let master = masters::start(VERSIONS[1], &["--default_kv_lease_ttl=0", "--client_ttl=1"]);
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("trace.jsonl"), paced_trace(10, 500_000).text).expect("written");
+    let mut command = Command::new(program());
+    command.current_dir(folder.path()).args(["run", "trace.jsonl", "--out", "out", "--connect"]);
+    command.arg(master.address().to_string()).arg("--metrics").arg(master.metrics_address().to_string());
+    let output = command.args(rare).output().expect("it runs");
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let report = std::fs::read_to_string(folder.path().join("out/replay.json")).expect("a report");
+    let report: Value = serde_json::from_str(&report).expect("JSON");
+    assert_eq!(report["healthy_heartbeats"], false);
+}
+
+/// It could have used its processor, and something else did.
+#[test]
+fn a_replayer_whose_processor_is_taken_is_the_bottleneck() {
+    let allowed = nix::sched::sched_getaffinity(Pid::from_raw(0)).expect("an affinity");
+    let mut cpus = (0..nix::sched::CpuSet::count())
+        .filter(|cpu| allowed.is_set(*cpu).unwrap_or(false))
+        .map(|cpu| cpu.to_string());
+    let (Some(master), Some(replayer)) = (cpus.next(), cpus.next()) else { panic!("two CPUs are needed") };
+    let done = std::sync::atomic::AtomicBool::new(false);
+    let ran = std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                let mut only = nix::sched::CpuSet::new();
+                only.set(replayer.parse().expect("a number")).expect("a CPU");
+                nix::sched::sched_setaffinity(Pid::from_raw(0), &only).expect("allowed");
+                while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+        }
+        let ran = run(
+            &paced_trace(20_000, 100),
+            VERSIONS[1],
+            &["--master-cpus", &master, "--replay-cpus", &replayer],
+        );
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+        ran
+    });
+    ran.succeeded();
+    let saturation = &ran.result()["saturation"];
+    assert_eq!(saturation["verdict"], "generator", "{saturation}");
+    assert!(saturation["reason"].as_str().is_some_and(|text| text.contains("waited for its core")));
+}
+
+#[test]
+fn a_master_that_stands_still_is_the_bottleneck() {
+    let run = start(&paced_trace(3_000, 1_000), VERSIONS[1], &["--workers", "8"]);
+    run.wait_for("replayer.log", "replayed ");
+    let master = run.pid("master");
+    kill(master, Signal::SIGSTOP).expect("it runs");
+    std::thread::sleep(Duration::from_millis(1_500));
+    kill(master, Signal::SIGCONT).expect("it is there");
+    let (code, result) = run.end();
+    assert_eq!(code, Some(0), "{result:#}");
+    assert_eq!(result["saturation"]["verdict"], "master", "{}", result["saturation"]);
+    assert!(result["replayer"]["silent_us"].as_u64() >= Some(1_000_000), "{}", result["replayer"]);
+}
+
+/// One clear error each, with the code that says whose fault it is, and nothing is started that need not be.
+#[test]
+fn what_is_out_of_bounds_is_refused_or_bounded() {
+    let trace = paced_trace(300, 100);
+    // More than there are calls is as many as there are; more time between samples than there is, one sample.
+    for bound in
+        [["--workers", "4294967295"], ["--sample-interval", "1e19"], ["--spin-us", "18446744073709551615"]]
+    {
+        run(&trace, VERSIONS[1], &bound).succeeded();
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("trace.jsonl"), &trace.text).expect("written");
+    let fifo = folder.path().join("fifo");
+    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::from_bits_truncate(0o600)).expect("a pipe");
+    let packages = packages(VERSIONS[1]);
+    let command = |arguments: &[&std::ffi::OsStr]| {
+        let mut command = Command::new(program());
+        command.current_dir(folder.path()).arg("run").args(arguments).timeout(Duration::from_secs(60));
+        let output = command.output().expect("it runs");
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let os = std::ffi::OsStr::new;
+    let env = [os("--python-env"), packages.as_os_str()];
+    let (code, text) = command(&[&[os("fifo"), os("--out"), os("piped")], &env[..]].concat());
+    assert_eq!(code, Some(4), "{text}");
+    assert!(text.contains("not a regular file") && !folder.path().join("piped").exists(), "{text}");
+    for program in ["/tmp", "/etc/passwd", "/bin/true", "/nowhere"] {
+        let out = format!("not-a-master{}", program.replace('/', "-"));
+        let (code, text) = command(&[os("trace.jsonl"), os("--out"), os(&out), os("--master"), os(program)]);
+        assert_eq!(code, Some(4), "{program}: {text}");
+    }
+    // A name need not be text.
+    use std::os::unix::ffi::OsStrExt;
+    let name = os_name(b"out-\xff");
+    std::fs::copy(folder.path().join("trace.jsonl"), folder.path().join(os_name(b"t\xfe.jsonl")))
+        .expect("copied");
+    let (code, text) = command(&[&[&*os_name(b"t\xfe.jsonl"), os("--out"), &*name], &env[..]].concat());
+    assert_eq!(code, Some(0), "{text}");
+    assert!(folder.path().join(std::ffi::OsStr::from_bytes(b"out-\xff")).join("result.json").exists());
+}
+
+fn os_name(bytes: &[u8]) -> std::ffi::OsString {
+    use std::os::unix::ffi::OsStrExt;
+    std::ffi::OsStr::from_bytes(bytes).to_owned()
+}
+
+/// No fault of the master: this machine has no more files to give.
+#[test]
+fn a_machine_without_room_is_said_to_be_unfit() {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("trace.jsonl"), paced_trace(300, 100).text).expect("written");
+    let output = Command::new("sh")
+        .current_dir(folder.path())
+        .args(["-c", "ulimit -n 100; exec \"$@\"", "sh"])
+        .arg(program())
+        .args([
+            "run",
+            "trace.jsonl",
+            "--out",
+            "out",
+            "--workers",
+            "200",
+            "--connections",
+            "200",
+            "--python-env",
+        ])
+        .arg(packages(VERSIONS[1]))
+        .output()
+        .expect("it runs");
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(5), "{text}");
+    assert!(text.contains("open a connection") && text.contains("Too many open files"), "{text}");
+}
+
+/// Nobody reads what is said, which changes neither the result nor the exit code.
+#[test]
+fn a_stderr_that_takes_nothing_changes_nothing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("trace.jsonl"), paced_trace(10, 100).text).expect("written");
+    for (arguments, code) in [
+        ("slice trace.jsonl --events 0..5 --out sliced.jsonl", 0),
+        ("slice trace.jsonl --events 0..5 --out sliced.jsonl", 4),
+        ("slice trace.jsonl --time-us 9000000..9000001 --out nothing.jsonl", 4),
+        ("stats nowhere.jsonl", 4),
+        ("run nowhere.jsonl --out out --master /bin/true", 4),
+    ] {
+        let output = Command::new("sh")
+            .current_dir(folder.path())
+            .args(["-c", &format!("\"$0\" {arguments} 2>/dev/full")])
+            .arg(program())
+            .output()
+            .expect("it runs");
+        assert_eq!(output.status.code(), Some(code), "{arguments}");
+    }
+    assert!(folder.path().join("sliced.jsonl").exists() && !folder.path().join("nothing.jsonl").exists());
 }
 
 /// A server of something else, for as long as the tests run.

@@ -33,6 +33,14 @@ macro_rules! say {
     }};
 }
 
+/// Shows something on stderr as [`say!`] does, without ending the line.
+#[macro_export]
+macro_rules! show {
+    ($($text:tt)*) => {{
+        let _ = ::std::io::Write::write_fmt(&mut ::std::io::stderr(), ::std::format_args!($($text)*));
+    }};
+}
+
 mod exit;
 mod interrupt;
 mod message;

@@ -169,6 +169,18 @@ fn a_heartbeat_connection_that_breaks_between_two_pings_is_a_failure() {
     assert!(!beats.is_healthy() && beats.first_error.is_some(), "{beats:?}");
 }
 
+/// A client may be given up between its last ping and the end.
+#[test]
+fn every_client_is_pinged_once_more_at_the_end() {
+    let mut options = options();
+    options.heartbeat_interval = Duration::from_secs(60);
+    let replayed = run(&reads(2), "", &options).expect("replayed");
+    assert_eq!((replayed.heartbeats.rpc_calls, replayed.heartbeats.is_healthy()), (2, true));
+    let replayed = run(&reads(2), "Ping 2 refuse -1", &options).expect("replayed");
+    assert!(!replayed.outcomes.has_errors());
+    assert_eq!((replayed.heartbeats.rpc_calls, replayed.heartbeats.is_healthy()), (2, false));
+}
+
 /// The clock is watched before a call is due, and not at all if that is turned off.
 #[test]
 fn spinning_is_measured_and_can_be_turned_off() {

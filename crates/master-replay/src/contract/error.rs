@@ -69,6 +69,14 @@ pub enum TraceError {
     /// The file could not be read to its end.
     #[error("read the trace")]
     Read(#[source] io::Error),
+    /// A line is longer than any trace needs, or there is no memory for it.
+    #[error("line {line}: read a line of more than {limit} bytes")]
+    LineTooLong {
+        /// Which line.
+        line: u64,
+        /// How long it may be.
+        limit: usize,
+    },
     /// The file breaks a rule.
     #[error(transparent)]
     Invalid(#[from] Fault),

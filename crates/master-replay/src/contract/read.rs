@@ -12,6 +12,9 @@ use super::trace::Trace;
 /// How much is read at once. A longer line makes the buffer grow.
 const CHUNK_BYTES: usize = 1 << 20;
 
+/// The longest line that is read: what has no newline, such as a device, must not take all memory.
+const MAX_LINE_BYTES: usize = 1 << 30;
+
 /// How many rows are read before the first of them is checked, so that what checking them needs is fetched from memory all
 /// at once. What they hold stays in the processor's cache meanwhile.
 const BATCH_ROWS: usize = 32;
@@ -20,18 +23,23 @@ const BATCH_BYTES: usize = 64 << 10;
 impl Trace {
     /// Reads and checks a whole trace.
     ///
-    /// Besides the trace itself, memory holds one chunk of the file and the longest line.
+    /// Besides the trace itself, memory holds one chunk of the file and the longest line, which may have 1 GiB.
     ///
     /// # Errors
     ///
     /// The input cannot be read, or is not a valid trace: the first broken rule, with line and column.
-    pub fn read(mut input: impl Read) -> Result<Trace, TraceError> {
+    pub fn read(input: impl Read) -> Result<Trace, TraceError> {
+        Trace::read_lines(input, MAX_LINE_BYTES)
+    }
+
+    fn read_lines(mut input: impl Read, max_line_bytes: usize) -> Result<Trace, TraceError> {
         let mut lines = Lines::default();
         let mut buffer = vec![0; CHUNK_BYTES];
         let mut filled = 0;
         loop {
             if filled == buffer.len() {
-                buffer.resize(buffer.len().saturating_mul(2), 0);
+                let (line, limit) = (lines.number + 1, buffer.len());
+                grow(&mut buffer, max_line_bytes).ok_or(TraceError::LineTooLong { line, limit })?;
             }
             let read = match input.read(&mut buffer[filled..]) {
                 Ok(0) => break,
@@ -73,6 +81,17 @@ impl Trace {
         lines.whole(bytes)?;
         lines.builder.finish()
     }
+}
+
+/// Doubles a buffer that holds a part of one line; nothing when the line is too long, or there is no memory.
+fn grow(buffer: &mut Vec<u8>, max_bytes: usize) -> Option<()> {
+    let more = buffer.len();
+    if more >= max_bytes {
+        return None;
+    }
+    buffer.try_reserve_exact(more).ok()?;
+    buffer.resize(2 * more, 0);
+    Some(())
 }
 
 /// Numbers the lines and gives them to the builder.
@@ -153,6 +172,20 @@ mod tests {
                 (read, _) => panic!("{read:?}"),
             }
         }
+    }
+
+    #[test]
+    fn a_line_without_end_does_not_take_all_memory() {
+        let header = r#"{"type":"master_rpc_trace","version":1,"time_unit":"us"}"#.to_owned() + "\n";
+        let endless = header.as_bytes().chain(std::io::repeat(b' '));
+        let error = Trace::read_lines(endless, 4 * CHUNK_BYTES).expect_err("too long");
+        assert!(
+            matches!(error, TraceError::LineTooLong { line: 2, limit } if limit == 4 * CHUNK_BYTES),
+            "{error}"
+        );
+        // As long as it may be, in a file of several.
+        let long = trace(2, 0, &"k".repeat(2 * CHUNK_BYTES));
+        assert_eq!(Trace::read_lines(long.as_bytes(), 4 * CHUNK_BYTES).expect("valid").len(), 1);
     }
 
     #[test]

@@ -39,12 +39,12 @@ pub struct Sliced {
 ///
 /// # Errors
 ///
-/// The output cannot be written, or nothing is left.
+/// The output cannot be written, or no key operation is left.
 pub fn slice_trace<W: Write>(trace: &Trace, window: &Window, out: W) -> Result<(W, Sliced), WriteTraceError> {
     let mut sliced = Sliced::default();
     let kept = choose(trace, window, &mut sliced);
     let first = trace.events().find(|event| kept[event.index() as usize] && !event.op().is_lifecycle());
-    let origin_us = first.map_or(0, |event| event.timestamp_us());
+    let origin_us = first.ok_or(WriteTraceError::NothingLeft)?.timestamp_us();
     let mut writer = TraceWriter::new(out, trace.dialect(), trace.metadata_json())?;
     for event in trace.events().filter(|event| kept[event.index() as usize]) {
         let mut intent = event.intent();

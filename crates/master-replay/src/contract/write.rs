@@ -184,6 +184,9 @@ pub enum WriteTraceError {
     /// It would break a rule. Nothing of it was written, and the writer can go on.
     #[error("write an event that breaks a rule")]
     Invalid(#[from] Fault),
+    /// No key operation lies in the window of a slice.
+    #[error("slice the trace: no key operation lies in the window")]
+    NothingLeft,
     /// The output cannot be written.
     #[error("write the trace")]
     Write(#[from] io::Error),

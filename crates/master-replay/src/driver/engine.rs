@@ -22,6 +22,9 @@ use crate::schedule::{Scheduler, Step};
 /// How long a cancellation or a call that has had its time may go unseen.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
+/// A master that has calls to answer and says nothing for so long stands still.
+const SILENCE: Duration = Duration::from_millis(100);
+
 /// A lane with this much to be written is written to at once.
 const FLUSH_BYTES: usize = 64 << 10;
 
@@ -60,6 +63,8 @@ pub(super) struct Engine<'r, 't> {
     /// How long the kernel took to take what was written, in us.
     write_us: Histogram<u64>,
     saturation: Option<Saturated>,
+    /// Since when calls have been in flight and no reply has come.
+    quiet_since: Option<Instant>,
 }
 
 /// What a call that was sent came to.
@@ -136,7 +141,7 @@ pub(super) fn run(
     let ran = prefill(site, &mut cast)
         .and_then(|()| replay_one(trace, scheduler, site, &mut cast, barrier, progress, true));
     let origin = ran.as_ref().map_or_else(|_| Instant::now(), |ran| ran.origin);
-    let (heartbeats, pings) = cast.heartbeats.stop(site.options, origin);
+    let (heartbeats, pings) = cast.heartbeats.stop(site.options, origin, ran.is_ok());
     let left_mounted = cast.present.iter().map(|present| present.leave(site)).sum();
     let Ran { outcomes, origin_monotonic_us, report, .. } = ran?;
     Ok(Replayed { outcomes, origin_monotonic_us, heartbeats, pings, engine: report, left_mounted })
@@ -175,9 +180,9 @@ fn replay_one(
     let streams = open_lanes(trace, address, options)?;
     let outcomes = Outcomes::new(trace, options.speed);
     wake_precisely();
-    let cpu_before = process_cpu_ns();
-    let origin = barrier.origin()?;
+    let origin = barrier.origin().map_err(ReplayError::Meeting)?;
     std::thread::sleep(origin.saturating_duration_since(Instant::now()));
+    let (cpu_before, waited_before) = (process_cpu_ns(), processor_wait_ns());
     let origin_monotonic_us = monotonic_us(origin);
     let signals = Arc::clone(&cast.heartbeats.signals);
     signals.replaying.store(is_measured, Ordering::Release);
@@ -204,6 +209,7 @@ fn replay_one(
         unread_us: Histogram::new(3).map_err(std::io::Error::other)?,
         write_us: Histogram::new(3).map_err(std::io::Error::other)?,
         saturation: None,
+        quiet_since: None,
     };
     let ended = engine.replay(&streams, barrier, cancel);
     signals.replaying.store(false, Ordering::Release);
@@ -211,6 +217,8 @@ fn replay_one(
     report.unread_us = Distribution::of_histogram(&unread_us);
     report.write_us = Distribution::of_histogram(&write_us);
     report.cpu_ns = process_cpu_ns().saturating_sub(cpu_before);
+    report.processor_wait_ns =
+        processor_wait_ns().zip(waited_before).map(|(after, before)| after.saturating_sub(before));
     if let Some(present) = cast.present.last_mut() {
         present.mounted.extend(segments.into_values().chain(unanswered));
     }
@@ -247,10 +255,10 @@ impl Engine<'_, '_> {
                     self.dispatch(event, now_us, streams);
                     continue;
                 }
-                Step::Done => return Ok(barrier.end(self.now_us())?),
+                Step::Done => return barrier.end(self.now_us()).map_err(ReplayError::Meeting),
                 Step::PhaseEnded(_) => {
                     self.flush(streams, 0);
-                    let origin_us = barrier.next_phase(self.now_us())?;
+                    let origin_us = barrier.next_phase(self.now_us()).map_err(ReplayError::Meeting)?;
                     let phase = self.scheduler.begin_phase(origin_us);
                     self.outcomes.begin_phase(phase, origin_us);
                     continue;
@@ -323,10 +331,11 @@ impl Engine<'_, '_> {
         };
         match call::dispatch(&found, self.trace, &mut self.lanes[lane], &mut self.parts, &mut context) {
             Dispatched::Queued => {
+                self.quiet_since.get_or_insert_with(Instant::now);
                 self.lanes[lane].unsent.push(event);
                 self.flush(streams, FLUSH_BYTES);
             }
-            Dispatched::NothingToSend => self.end(event, false),
+            Dispatched::NothingToSend => self.end(event),
             Dispatched::Failed(error) => self.fail(event, &error, false),
         }
     }
@@ -463,6 +472,14 @@ impl Engine<'_, '_> {
 
     fn note_replies(&mut self, replies: u64) {
         let now = Instant::now();
+        if replies > 0 {
+            let in_flight = self.scheduler.running() > 0;
+            let since = std::mem::replace(&mut self.quiet_since, in_flight.then_some(now));
+            let quiet = since.map_or(Duration::ZERO, |since| now.duration_since(since));
+            if quiet >= SILENCE {
+                self.report.silent_us += microseconds(quiet);
+            }
+        }
         if let Some(last) = self.last_read.replace(now).filter(|_| replies > 0) {
             let each = nanoseconds(now.duration_since(last)) / replies;
             // A moving average over some tens of reads: it follows the master and forgives a hiccup.
@@ -525,26 +542,20 @@ impl Engine<'_, '_> {
         }
     }
 
-    /// An event ends without a reply: every key, of a call that was sent every key that was sent, has an error.
+    /// An event ends without a reply: every key has an error. Whether the call was sent is not known then, and the contract
+    /// counts it as one that was not.
     fn fail(&mut self, event: u32, error: &str, sent: bool) {
-        let found = self.trace.event(event);
-        let started = found.put_start().filter(|_| sent).map(|start| self.trace.event(start).key_range());
-        for (at, key) in found.key_range().enumerate() {
-            let skipped = started
-                .as_ref()
-                .is_some_and(|started| self.outcomes.statuses(started.clone())[at] != KeyStatus::Ok);
-            if !skipped {
-                self.outcomes.statuses_mut(key..key + 1)[0] = KeyStatus::Error;
-            }
-        }
+        let keys = self.trace.event(event).key_range();
+        self.outcomes.statuses_mut(keys).fill(KeyStatus::Error);
         self.outcomes.set_error(event, error);
         self.note_lifecycle(event, if sent { Answer::None } else { Answer::Refused });
-        self.end(event, sent);
+        self.end(event);
     }
 
-    fn end(&mut self, event: u32, sent: bool) {
+    /// An event ends without a reply.
+    fn end(&mut self, event: u32) {
         let now_us = self.now_us();
-        self.outcomes.finish(event, now_us, sent);
+        self.outcomes.finish(event, now_us, false);
         self.release(event);
     }
 
@@ -571,7 +582,8 @@ impl Engine<'_, '_> {
 fn lane_limit(trace: &Trace, options: &ReplayOptions) -> u32 {
     match trace.dialect() {
         Dialect::Unversioned => u32::try_from(trace.clients()).unwrap_or(u32::MAX),
-        _ => options.in_flight.get(),
+        // No more than there are, or memory would be kept ready for calls that nobody makes.
+        _ => options.in_flight.get().min(u32::try_from(trace.len()).unwrap_or(u32::MAX)),
     }
 }
 
@@ -581,8 +593,11 @@ fn open_lanes(
     options: &ReplayOptions,
 ) -> Result<Vec<TcpStream>, ReplayError> {
     let count = options.connections.get().min(lane_limit(trace, options)).max(1);
-    let streams = (0..count).map(|_| lane::open(address, options.call_timeout));
-    Ok(streams.collect::<std::io::Result<Vec<TcpStream>>>()?)
+    let open = |_| {
+        let opened = lane::open(address, options.call_timeout);
+        opened.map_err(|source| ReplayError::Open { address, source })
+    };
+    (0..count).map(open).collect()
 }
 
 fn microseconds(time: Duration) -> u64 {
@@ -599,6 +614,12 @@ fn clock_ns(clock: ClockId) -> u64 {
 
 fn process_cpu_ns() -> u64 {
     clock_ns(ClockId::CLOCK_PROCESS_CPUTIME_ID)
+}
+
+/// How long this thread could have run and had no processor, as the kernel counts it; nothing where it does not.
+fn processor_wait_ns() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    text.split_whitespace().nth(1)?.parse().ok()
 }
 
 /// The instant on the clock that other processes can read too.

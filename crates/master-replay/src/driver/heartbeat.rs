@@ -81,6 +81,8 @@ pub struct Pinged {
 #[derive(Debug, Default)]
 pub(super) struct Signals {
     stop: AtomicBool,
+    /// Whether every client is pinged once more before the stop: one that was given up since its last ping is not missed.
+    last_sweep: AtomicBool,
     pub(super) failed: AtomicBool,
     /// Between the beginning and the end of the replay.
     pub(super) replaying: AtomicBool,
@@ -153,12 +155,16 @@ impl Heartbeats {
         Ok(())
     }
 
-    /// Stops them; a ping in flight is waited for.
+    /// Stops them; a ping in flight is waited for, and after a replay that came to its end every client is pinged once more.
     pub(super) fn stop(
         mut self,
         options: &ReplayOptions,
         origin: Instant,
+        came_to_its_end: bool,
     ) -> (HeartbeatSummary, Vec<Pinged>) {
+        // Once one has failed there is nothing left to learn.
+        let last_sweep = came_to_its_end && !self.signals.failed.load(Ordering::Acquire);
+        self.signals.last_sweep.store(last_sweep, Ordering::Release);
         let found = self.join();
         let after = |instant: Instant| match instant.checked_duration_since(origin) {
             Some(after) => i64::try_from(after.as_micros()).unwrap_or(i64::MAX),
@@ -243,6 +249,8 @@ struct Part {
     waiting: Option<(u32, Instant)>,
     /// Whether there is something to read, or the connection has been closed.
     readable: bool,
+    /// Whether this is the last sweep.
+    is_last: bool,
 }
 
 struct Sweeps<'s> {
@@ -266,15 +274,23 @@ impl Sweeps<'_> {
             next_sweep: now,
             waiting: None,
             readable: false,
+            is_last: false,
         };
         let mut parts: Vec<Part> = (0..).take(streams.len()).map(part).collect();
+        let mut stopping = false;
         loop {
-            let stopping = self.signals.stop.load(Ordering::Acquire);
+            if !stopping && self.signals.stop.load(Ordering::Acquire) {
+                stopping = true;
+                let last_sweep = self.signals.last_sweep.load(Ordering::Acquire);
+                for part in parts.iter_mut().filter(|part| last_sweep && part.lane.broken.is_none()) {
+                    (part.at, part.next_sweep, part.is_last) = (part.first, Instant::now(), true);
+                }
+            }
             let mut next = Instant::now() + LOOK_EVERY;
             for (part, stream) in parts.iter_mut().zip(streams) {
                 next = next.min(self.advance(part, stream, parts_step(streams.len()), stopping));
             }
-            if stopping && parts.iter().all(|part| part.waiting.is_none()) {
+            if stopping && parts.iter().all(|part| part.waiting.is_none() && !part.is_last) {
                 return;
             }
             sockets.clear();
@@ -304,8 +320,14 @@ impl Sweeps<'_> {
         if readable && part.waiting.is_none() && !stopping {
             self.expect_nothing(part);
         }
-        while part.waiting.is_none() && !stopping && part.lane.broken.is_none() && part.next_sweep <= now {
+        part.is_last &= part.lane.broken.is_none();
+        let goes_on = !stopping || part.is_last;
+        while part.waiting.is_none() && goes_on && part.lane.broken.is_none() && part.next_sweep <= now {
             let Some(client) = self.next_client(part, step) else {
+                if part.is_last {
+                    part.is_last = false;
+                    break;
+                }
                 // A sweep that found nobody registered is repeated soon: the first ping follows the registration.
                 let pause = if part.pinged { self.interval } else { LOOK_EVERY.min(self.interval) };
                 (part.at, part.pinged) = (part.first, false);

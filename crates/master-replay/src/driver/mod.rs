@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 
 use cpu_placement::CancelToken;
 use master_wire::{CallError, ConnectError, ConnectOptions, Connection};
+use nix::errno::Errno;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -136,8 +137,19 @@ pub enum ReplayError {
         /// What became of its first such key.
         status: KeyStatus,
     },
-    /// The system refused a thread or a wait.
-    #[error("wait for the master's replies")]
+    /// A connection to the master could not be opened.
+    #[error("open a connection to the master at {address}")]
+    Open {
+        /// Where.
+        address: SocketAddr,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The other replayers of the trace are gone.
+    #[error("meet the other replayers of the trace")]
+    Meeting(#[source] io::Error),
+    /// The system refused a thread, a timer or a wait.
+    #[error("use threads, timers and sockets")]
     System(#[from] io::Error),
     /// The replay was asked to stop.
     #[error("finish the replay: it was asked to stop after {finished} of {events} events")]
@@ -149,14 +161,31 @@ pub enum ReplayError {
     },
 }
 
+impl ReplayError {
+    /// Whether this machine refused what a replay needs, such as files, memory or threads, whatever the master did.
+    #[must_use]
+    pub fn is_of_this_machine(&self) -> bool {
+        let ReplayError::Open { source, .. } = self else { return matches!(self, ReplayError::System(_)) };
+        let errno = source.raw_os_error().map(Errno::from_raw);
+        matches!(
+            errno,
+            Some(Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM | Errno::ENOBUFS | Errno::EADDRNOTAVAIL)
+        )
+    }
+}
+
 /// What the replayer itself did, which says whether its own times can be trusted.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct EngineReport {
     /// Processor time of the timed part, all threads of the process.
     pub cpu_ns: u64,
-    /// Time spent watching the clock instead of sleeping; part of the processor time.
+    /// Time spent watching the clock instead of sleeping, by the clock: processor time, but for what others took of it.
     pub spin_ns: u64,
+    /// How long the thread that sends and reads could have run and had no processor, because something else had it; nothing where
+    /// the kernel does not count it.
+    #[serde(default)]
+    pub processor_wait_ns: Option<u64>,
     /// How often it slept.
     pub sleeps: u64,
     /// How often sockets were read.
@@ -179,6 +208,9 @@ pub struct EngineReport {
     pub read_delay_total_us: u64,
     /// Time during which as many calls were in flight as may be and another was overdue.
     pub saturated_us: u64,
+    /// Time in which the master had calls to answer and said nothing for 0.1 s or more.
+    #[serde(default)]
+    pub silent_us: u64,
     /// Connections that broke.
     pub broken_connections: u64,
 }
@@ -253,6 +285,9 @@ impl EngineReport {
         self.read_delay_max_us = self.read_delay_max_us.max(other.read_delay_max_us);
         self.read_delay_total_us += other.read_delay_total_us;
         self.saturated_us = self.saturated_us.max(other.saturated_us);
+        self.silent_us = self.silent_us.max(other.silent_us);
+        self.processor_wait_ns =
+            self.processor_wait_ns.zip(other.processor_wait_ns).map(|(one, more)| one + more);
         self.broken_connections += other.broken_connections;
     }
 }

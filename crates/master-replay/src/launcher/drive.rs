@@ -104,12 +104,15 @@ impl DriveOptions {
 #[non_exhaustive]
 pub struct Drive {
     /// The trace.
+    #[serde(with = "any_path")]
     pub trace: PathBuf,
     /// A trace that is replayed before, to fill the master.
+    #[serde(with = "any_path::optional")]
     pub prefill: Option<PathBuf>,
     /// The master.
     pub address: SocketAddr,
     /// The folder of the outputs, which is there.
+    #[serde(with = "any_path")]
     pub out: PathBuf,
     /// How.
     pub options: DriveOptions,
@@ -130,6 +133,64 @@ pub struct DrivePart {
     pub meeting: SocketAddr,
     /// What the ids of clients and segments are made from.
     pub id_seed: u64,
+}
+
+/// Paths as JSON: a string, or a list of bytes where a path is no text.
+mod any_path {
+    use std::ffi::OsString;
+    use std::os::unix::ffi::{OsStrExt, OsStringExt};
+    use std::path::{Path, PathBuf};
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    #[derive(Serialize, Deserialize)]
+    #[serde(untagged)]
+    enum Written {
+        Text(String),
+        Bytes(Vec<u8>),
+    }
+
+    impl Written {
+        fn of(path: &Path) -> Self {
+            match path.to_str() {
+                Some(text) => Written::Text(text.to_owned()),
+                None => Written::Bytes(path.as_os_str().as_bytes().to_owned()),
+            }
+        }
+
+        fn path(self) -> PathBuf {
+            match self {
+                Written::Text(text) => text.into(),
+                Written::Bytes(bytes) => OsString::from_vec(bytes).into(),
+            }
+        }
+    }
+
+    pub(super) fn serialize<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+        Written::of(path).serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PathBuf, D::Error> {
+        Written::deserialize(deserializer).map(Written::path)
+    }
+
+    pub(super) mod optional {
+        use super::*;
+
+        #[expect(clippy::ref_option, reason = "serde calls it so")]
+        pub(in super::super) fn serialize<S: Serializer>(
+            path: &Option<PathBuf>,
+            serializer: S,
+        ) -> Result<S::Ok, S::Error> {
+            path.as_deref().map(Written::of).serialize(serializer)
+        }
+
+        pub(in super::super) fn deserialize<'de, D: Deserializer<'de>>(
+            deserializer: D,
+        ) -> Result<Option<PathBuf>, D::Error> {
+            Ok(Option::<Written>::deserialize(deserializer)?.map(Written::path))
+        }
+    }
 }
 
 /// What a part's file begins with, before the outcomes.
@@ -269,7 +330,7 @@ impl Drive {
         if let Some(part) = &self.part {
             options.id_seed = Some(part.id_seed);
             options.shares = Some((Arc::new(Shares::of(&trace, part.count)), part.index));
-            barrier = Box::new(Remote::connect(part.meeting, cancel).map_err(ReplayError::System)?);
+            barrier = Box::new(Remote::connect(part.meeting, cancel).map_err(ReplayError::Meeting)?);
         }
         let progress = Arc::new(Progress::default());
         let done = AtomicBool::new(false);

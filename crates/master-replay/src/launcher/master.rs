@@ -58,19 +58,16 @@ impl Program {
     }
 
     /// Whether the master has a flag, by its own help text.
-    pub(super) fn has_flag(
-        &self,
-        flag: &str,
-        scratch: &Path,
-        cancel: &CancelToken,
-    ) -> Result<bool, LaunchError> {
-        let file = scratch.join("help.txt");
+    pub(super) fn has_flag(&self, flag: &str, out: &Path, cancel: &CancelToken) -> Result<bool, LaunchError> {
+        let file = out.join("master-help.txt");
         let mut run = Run::new(&self.path).arg("--help").time_limit(HELP_WITHIN);
         run.env = self.environment();
         run = run.stdout(Output::File(file.clone())).stderr(Output::File(file.clone()));
         // It exits with 1 after printing its flags.
         let finished = run.wait(cancel).map_err(|source| LaunchError::Start { what: "master", source })?;
         let text = fs::read(&file).unwrap_or_default();
+        fs::remove_file(&file)
+            .map_err(|source| LaunchError::System { what: "remove the master's help text", source })?;
         if cancel.is_cancelled() {
             return Err(LaunchError::Cancelled);
         }

@@ -218,6 +218,12 @@ pub enum LaunchError {
     /// The trace cannot be read, or is not valid.
     #[error(transparent)]
     Trace(#[from] TraceError),
+    /// The trace is a pipe or something else that cannot be read several times.
+    #[error("read {} several times: it is not a regular file", path.display())]
+    NotAFile {
+        /// The trace.
+        path: PathBuf,
+    },
     /// The trace cannot be scheduled.
     #[error(transparent)]
     Schedule(#[from] ScheduleError),
@@ -317,6 +323,8 @@ pub enum LaunchError {
     NoReport {
         /// How it ended.
         outcome: String,
+        /// The highest status with which one of them exited by itself.
+        exit_code: Option<i32>,
         /// The last line it wrote.
         last: String,
     },
@@ -348,6 +356,9 @@ pub struct Launched {
 
 /// A master that is started has so many RPC threads if nobody says otherwise.
 const DEFAULT_RPC_THREADS: u32 = 4;
+
+/// A master gives a client up after so long without a ping if nobody says otherwise.
+const DEFAULT_CLIENT_TTL_SEC: u64 = 10;
 
 /// How long a master may take until it answers.
 const READY_WITHIN: Duration = Duration::from_secs(30);
@@ -390,6 +401,7 @@ impl Launch {
     ) -> Result<Launched, LaunchError> {
         self.settings.check()?;
         self.check_running()?;
+        self.check_heartbeats()?;
         self.check_placement()?;
         self.check_trace(cancel)?;
         let program = self.program()?;
@@ -427,6 +439,20 @@ impl Launch {
         }
     }
 
+    /// A client that is pinged less often than a master waits for a ping is given up and registered again by nobody.
+    fn check_heartbeats(&self) -> Result<(), LaunchError> {
+        let started = !matches!(self.master, MasterSource::Running { .. });
+        let ttl_sec = self.settings.client_ttl_sec.unwrap_or(DEFAULT_CLIENT_TTL_SEC);
+        let interval_ms = self.options.heartbeat_interval_ms.get();
+        if started && interval_ms >= ttl_sec.saturating_mul(1_000) {
+            let why = format!(
+                "{interval_ms} ms between two pings, and the master gives a client up after {ttl_sec} s"
+            );
+            return Err(LaunchError::Option { name: "heartbeat-interval-ms", why });
+        }
+        Ok(())
+    }
+
     fn rpc_threads(&self) -> u32 {
         self.rpc_threads.map_or(DEFAULT_RPC_THREADS, NonZeroU32::get)
     }
@@ -455,9 +481,15 @@ impl Launch {
 
     fn check_trace(&self, cancel: &CancelToken) -> Result<(), LaunchError> {
         let speed = Speed::new(self.options.speed)?;
-        let open = |path: &Path| match drive::open_trace(path, cancel) {
-            Err(TraceError::Read(_)) if cancel.is_cancelled() => Err(LaunchError::Cancelled),
-            trace => Ok(trace?),
+        let open = |path: &Path| {
+            // It is read here, by each replayer, and for its digest.
+            if fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
+                return Err(LaunchError::NotAFile { path: path.to_owned() });
+            }
+            match drive::open_trace(path, cancel) {
+                Err(TraceError::Read(_)) if cancel.is_cancelled() => Err(LaunchError::Cancelled),
+                trace => Ok(trace?),
+            }
         };
         let trace = open(&self.trace)?;
         trace.check_schedulable(speed)?;
@@ -556,8 +588,7 @@ impl Session<'_> {
             Network::AlreadyPrivate => Ok(()),
             Network::Shared { why } => Err(why.clone()),
         };
-        let scratch = tempfile::tempdir().map_err(system("make a temporary folder"))?;
-        let keeps_metrics = program.has_flag("metrics_host", scratch.path(), self.cancel)?;
+        let keeps_metrics = program.has_flag("metrics_host", self.out, self.cancel)?;
         if let Err(why) = &private
             && !keeps_metrics
             && !self.launch.allow_open_metrics
@@ -706,8 +737,14 @@ impl Session<'_> {
             _ => Ok(()),
         };
         check_master()?;
-        let after =
-            self.scrape(ready, "metrics-after.prom").or_else(|error| check_master().and(Err(error)))?;
+        // Of a master that is not ours the calls say whether it has ended; what they found is not lost for its metrics.
+        let after = match self.scrape(ready, "metrics-after.prom") {
+            Err(error) => {
+                check_master()?;
+                json!({ "error": describe(&error) })
+            }
+            Ok(after) => after,
+        };
         Ok((recorder, finished, after))
     }
 
@@ -740,6 +777,7 @@ impl Session<'_> {
             let merged = drives[0].merge(count, self.cancel);
             merged.map_err(|error| LaunchError::NoReport {
                 outcome: "its parts not fitting together".to_owned(),
+                exit_code: None,
                 last: describe(&error),
             })?;
         }
@@ -812,6 +850,7 @@ impl Session<'_> {
             {
                 return Err(LaunchError::NoReport {
                     outcome: "others still running".to_owned(),
+                    exit_code: None,
                     last: last_line(&self.out.join("replayer.log")),
                 });
             }
@@ -825,7 +864,9 @@ impl Session<'_> {
                 return Err(LaunchError::MasterEnded);
             }
             if Instant::now() >= next {
-                next = Instant::now() + self.launch.sample_interval;
+                let now = Instant::now();
+                // Beyond all instants is never again.
+                next = now.checked_add(self.launch.sample_interval).unwrap_or(now + FAR);
                 recorder.sample(&pids, ready.metrics, scrape_within).map_err(system("write the samples"))?;
             }
             if Instant::now() >= next_tale {
@@ -862,6 +903,9 @@ impl Session<'_> {
 
 const ENDED: &str = "it ended before it was ready";
 const ANOTHER: &str = "another process listens on";
+
+/// Longer than any replay.
+const FAR: Duration = Duration::from_secs(100 * 365 * 86_400);
 
 /// How often the progress is told.
 const TELL_EVERY: Duration = Duration::from_secs(1);

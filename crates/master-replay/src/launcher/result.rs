@@ -61,7 +61,8 @@ impl Session<'_> {
 
     fn read_report(&self, finished: &[Finished]) -> Result<ReplayReport, LaunchError> {
         let outcomes: Vec<Outcome> = finished.iter().map(|finished| finished.outcome).collect();
-        let no_report = |last| LaunchError::NoReport { outcome: format!("{outcomes:?}"), last };
+        let exit_code = finished.iter().filter_map(exit_code).max();
+        let no_report = |last| LaunchError::NoReport { outcome: format!("{outcomes:?}"), exit_code, last };
         match fs::read(self.out.join("replay.json")) {
             Ok(text) => parse_report(&text).map_err(|error| no_report(format!("replay.json: {error}"))),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -98,6 +99,8 @@ impl Session<'_> {
             )),
             replayers: f64::from(self.launch.replayers.get()),
             spin_cores: report.replayer.spin_ns as f64 / duration_ns,
+            waited_cores: report.replayer.processor_wait_ns.unwrap_or(0) as f64 / duration_ns,
+            silent_us: report.replayer.silent_us,
             master_cores: master.mean_cpu_cores,
             master_threads: threads as f64,
         })
