@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use command_line::{Exit, Interrupt, MessageFormat, Output};
 use cpu_placement::CancelToken;
-use master_replay::{Speed, Sweep, SweepPoint, SweepReport};
+use master_replay::{Knee, Saturated, Speed, Sweep, SweepPoint, SweepReport};
 
 use crate::failure::Failure;
 use crate::run::{How, failure};
@@ -35,8 +35,6 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
     let interrupt = Interrupt::install()?;
     let cancel = CancelToken::from_flag(interrupt.flag());
     let mut sweep = Sweep::doubling(args.how.launch(&args.trace, &args.out)?, args.doublings);
-    let first = args.how.speed.value();
-    sweep.speeds.iter_mut().for_each(|speed| *speed *= first);
     if !args.speeds.is_empty() {
         sweep.speeds = args.speeds.iter().map(|speed| speed.value()).collect();
     }
@@ -67,7 +65,11 @@ fn print_point(out: &mut impl Write, format: MessageFormat, point: &SweepPoint) 
             rate(point.completed_calls_per_second),
             time(point.scheduled_to_completion_us.p50),
             time(point.scheduled_to_completion_us.p99),
-            if point.behind { "behind" } else { "kept up" },
+            match point.behind {
+                Some(true) => "behind",
+                Some(false) => "kept up",
+                None => "too short to tell whether it was kept up with",
+            },
         )?,
     }
     out.flush()
@@ -101,11 +103,31 @@ fn curve(out: &mut impl Write, report: &SweepReport) -> io::Result<()> {
             rate(point.completed_calls_per_second)
         )?;
     }
-    match report.knee_speed {
-        Some(speed) => writeln!(out, "the master kept up until speed {speed}"),
-        None if report.points.iter().any(|point| point.behind) => {
-            writeln!(out, "the master did not keep up at any speed")
+    match &report.knee {
+        Some(knee) => tell_knee(out, knee),
+        None if report.points.iter().any(|point| point.behind.is_none()) => {
+            writeln!(out, "it was kept up with at every speed at which the workload is long enough to tell")
         }
-        None => writeln!(out, "the master kept up at every speed"),
+        None => writeln!(out, "it was kept up with at every speed"),
     }
+}
+
+fn tell_knee(out: &mut impl Write, knee: &Knee) -> io::Result<()> {
+    match knee.speed {
+        Some(speed) => write!(out, "kept up until speed {speed}, behind at {}: ", knee.behind_at)?,
+        None => write!(out, "behind at {}, and at no speed before it kept up: ", knee.behind_at)?,
+    }
+    let (who, advice) = match knee.limited_by {
+        Saturated::Master => ("the master is what limits", ""),
+        Saturated::Generator => {
+            ("the replayer is what limits", "; give it a processor of its own, or use more --replayers")
+        }
+        Saturated::InFlight => ("the calls in flight are what limits", "; allow more --workers"),
+        _ => ("what limits is unclear", ""),
+    };
+    writeln!(out, "{who} ({}){advice}", knee.reason)?;
+    for speed in &knee.kept_up_later {
+        writeln!(out, "yet speed {speed} was kept up with: the knee was disturbed, most likely")?;
+    }
+    Ok(())
 }

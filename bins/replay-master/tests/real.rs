@@ -1,162 +1,20 @@
 //! The command against real masters: each scenario with two releases.
 
+mod common;
+
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
-use std::process::Child;
-use std::sync::OnceLock;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use assert_cmd::Command;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
-use tempfile::TempDir;
 use testkit::masters;
 
-const VERSIONS: [&str; 2] = ["0.3.12.post1", "0.3.13.post1"];
-
-/// The packages that a release of the master is installed in. The first to ask installs it.
-fn packages(version: &str) -> PathBuf {
-    static FOUND: [OnceLock<PathBuf>; 2] = [OnceLock::new(), OnceLock::new()];
-    let index = VERSIONS.iter().position(|known| *known == version).expect("a known version");
-    let find = || {
-        let master = masters::start(version, &[]);
-        let program = std::fs::read_link(format!("/proc/{}/exe", master.pid())).expect("a running master");
-        program.ancestors().nth(2).expect("packages/mooncake/mooncake_master").to_owned()
-    };
-    FOUND[index].get_or_init(find).clone()
-}
-
-fn program() -> PathBuf {
-    assert_cmd::cargo::cargo_bin!("replay-master").to_owned()
-}
-
-/// A trace that is built row by row.
-struct Trace {
-    text: String,
-    rows: usize,
-}
-
-impl Trace {
-    fn v1() -> Self {
-        Trace {
-            text: r#"{"type":"master_rpc_trace","version":1,"time_unit":"us"}"#.to_owned() + "\n",
-            rows: 0,
-        }
-    }
-
-    fn v2(clients: &[&str], segment_bytes: u64) -> Self {
-        let header = r#"{"type":"master_rpc_trace","version":2,"time_unit":"us"}"#;
-        let mut trace = Trace { text: header.to_owned() + "\n", rows: 0 };
-        for client in clients {
-            trace.row(client, "ReMountSegment", 0, &json!({ "phase": "setup", "segments": [] }));
-        }
-        let mount = json!({ "phase": "setup", "segment_id": "s", "size_bytes": segment_bytes });
-        trace.row(clients[0], "MountSegment", 0, &mount);
-        trace
-    }
-
-    /// Adds a row and gives its id.
-    fn row(&mut self, client: &str, op: &str, timestamp_us: u64, more: &Value) -> String {
-        let id = format!("e{}", self.rows);
-        let mut row = json!({ "id": id, "timestamp_us": timestamp_us, "client_id": client, "op": op });
-        let fields = row.as_object_mut().expect("an object");
-        fields.extend(more.as_object().expect("an object").clone());
-        writeln!(self.text, "{row}").expect("a string takes every write");
-        self.rows += 1;
-        id
-    }
-
-    fn work(&mut self, client: &str, op: &str, timestamp_us: u64, mut more: Value) -> String {
-        if self.text.contains("\"version\":2") {
-            more["phase"] = json!("workload");
-        }
-        self.row(client, op, timestamp_us, &more)
-    }
-
-    fn write(&mut self, client: &str, keys: &[&str], bytes: u64, timestamp_us: u64) -> String {
-        let sizes = vec![bytes; keys.len()];
-        let start =
-            self.work(client, "BatchPutStart", timestamp_us, json!({ "keys": keys, "value_sizes": sizes }));
-        self.work(client, "BatchPutEnd", timestamp_us, json!({ "keys": keys, "put_start": start }))
-    }
-
-    fn unmount(mut self, client: &str) -> Self {
-        self.row(client, "UnmountSegment", 0, &json!({ "phase": "teardown", "segment_id": "s" }));
-        self
-    }
-}
-
-/// One run of the command.
-struct Ran {
-    folder: TempDir,
-    code: Option<i32>,
-    stderr: String,
-}
-
-impl Ran {
-    fn json(&self, file: &str) -> Value {
-        let text = std::fs::read_to_string(self.out().join(file)).expect("an output");
-        serde_json::from_str(&text).expect("JSON")
-    }
-
-    fn out(&self) -> PathBuf {
-        self.folder.path().join("out")
-    }
-
-    fn result(&self) -> Value {
-        self.json("result.json")
-    }
-
-    fn operation(&self, phase: &str, op: &str) -> Value {
-        self.json("replay.json")["phases"][phase]["operations"][op].clone()
-    }
-
-    fn samples(&self) -> Vec<Value> {
-        let text = std::fs::read_to_string(self.out().join("samples.jsonl")).expect("samples");
-        text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
-    }
-
-    #[track_caller]
-    fn succeeded(&self) {
-        assert_eq!(self.code, Some(0), "{}\n{:#}", self.stderr, self.result());
-        assert_eq!(self.result()["success"], true);
-        let left: Vec<_> = processes_of(&self.out());
-        assert!(left.is_empty(), "{left:?} are left");
-    }
-}
-
-/// Processes that were started in this folder, as masters are, or were told of it, as replayers are.
-fn processes_of(out: &Path) -> Vec<u32> {
-    let entries = std::fs::read_dir("/proc").expect("/proc").flatten();
-    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    let at_home =
-        |pid: &u32| std::fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd.starts_with(out));
-    let name = out.to_str().expect("UTF-8");
-    let is_told = |pid: &u32| {
-        std::fs::read(format!("/proc/{pid}/cmdline"))
-            .is_ok_and(|line| String::from_utf8_lossy(&line).contains(name))
-    };
-    pids.filter(|pid| at_home(pid) || is_told(pid)).collect()
-}
-
-fn run(trace: &Trace, version: &str, arguments: &[&str]) -> Ran {
-    run_text(&trace.text, version, arguments)
-}
-
-fn run_text(trace: &str, version: &str, arguments: &[&str]) -> Ran {
-    let folder = tempfile::tempdir().expect("a folder");
-    std::fs::write(folder.path().join("trace.jsonl"), trace).expect("written");
-    let output = Command::new(program())
-        .current_dir(folder.path())
-        .args(["run", "trace.jsonl", "--out", "out", "--python-env"])
-        .arg(packages(version))
-        .args(arguments)
-        .output()
-        .expect("the command runs");
-    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-    Ran { folder, code: output.status.code(), stderr }
-}
+use common::{
+    Ran, Trace, VERSIONS, paced_trace, packages, processes_of, program, run, run_text, start, two_cpus,
+};
 
 #[test]
 fn keys_written_by_one_client_are_read_by_another() {
@@ -321,64 +179,6 @@ fn a_client_that_the_master_gives_up_invalidates_the_run() {
     }
 }
 
-/// A run that is under way: what it needs to be disturbed.
-struct Underway {
-    child: Child,
-    folder: TempDir,
-}
-
-#[expect(clippy::disallowed_methods, reason = "the command is disturbed while it runs")]
-fn start(trace: &Trace, version: &str, arguments: &[&str]) -> Underway {
-    let folder = tempfile::tempdir().expect("a folder");
-    std::fs::write(folder.path().join("trace.jsonl"), &trace.text).expect("written");
-    let child = std::process::Command::new(program())
-        .current_dir(folder.path())
-        .args(["run", "trace.jsonl", "--out", "out", "--python-env"])
-        .arg(packages(version))
-        .args(arguments)
-        .stderr(std::process::Stdio::null())
-        .stdout(std::process::Stdio::null())
-        .spawn()
-        .expect("the command starts");
-    Underway { child, folder }
-}
-
-impl Underway {
-    fn out(&self) -> PathBuf {
-        self.folder.path().join("out")
-    }
-
-    /// Waits until a file of the outputs says this.
-    fn wait_for(&self, file: &str, text: &str) {
-        let deadline = Instant::now() + Duration::from_secs(60);
-        let says = || std::fs::read_to_string(self.out().join(file)).is_ok_and(|found| found.contains(text));
-        while !says() {
-            assert!(Instant::now() < deadline, "{file} never says {text:?}");
-            std::thread::sleep(Duration::from_millis(10));
-        }
-    }
-
-    fn signal(&self, signal: Signal) {
-        let pid = i32::try_from(self.child.id()).expect("a process id");
-        kill(Pid::from_raw(pid), signal).expect("it runs");
-    }
-
-    /// What `pids.json` says of a process.
-    fn pid(&self, name: &str) -> Pid {
-        let pids = std::fs::read_to_string(self.out().join("pids.json")).expect("pids");
-        let pids: Value = serde_json::from_str(&pids).expect("JSON");
-        Pid::from_raw(i32::try_from(pids[name].as_i64().expect("a pid")).expect("a pid"))
-    }
-
-    fn end(mut self) -> (Option<i32>, Value) {
-        let code = self.child.wait().expect("it ends").code();
-        let left = processes_of(&self.out());
-        assert!(left.is_empty(), "{left:?} are left");
-        let result = std::fs::read_to_string(self.out().join("result.json")).unwrap_or_default();
-        (code, serde_json::from_str(&result).unwrap_or_default())
-    }
-}
-
 fn long_trace() -> Trace {
     let mut trace = Trace::v2(&["a"], 64 << 20);
     for second in 0..60_u64 {
@@ -464,11 +264,7 @@ fn a_killed_command_leaves_nothing_behind() {
 /// Each on its own CPUs, with every thread; the result says that they stayed there.
 #[test]
 fn master_and_replayer_are_kept_apart() {
-    let allowed = nix::sched::sched_getaffinity(Pid::from_raw(0)).expect("an affinity");
-    let cpus: Vec<usize> =
-        (0..nix::sched::CpuSet::count()).filter(|cpu| allowed.is_set(*cpu).unwrap_or(false)).collect();
-    let [one, other, ..] = cpus[..] else { panic!("two CPUs are needed to keep two processes apart") };
-    let (one, other) = (one.to_string(), other.to_string());
+    let [one, other] = two_cpus();
     let mut trace = Trace::v2(&["a"], 64 << 20);
     for call in 0..30_u64 {
         trace.work("a", "BatchExistKey", call * 100_000, json!({ "keys": ["k"] }));
@@ -503,26 +299,6 @@ fn a_run_that_takes_too_long_is_ended() {
     assert!(ran.stderr.contains("finish the replay within 0.5 s"), "{}", ran.stderr);
     assert_eq!(ran.result()["success"], false);
     assert!(processes_of(&ran.out()).is_empty());
-}
-
-#[test]
-fn overload_shows_as_lag_and_keeps_the_schedule() {
-    let mut trace = Trace::v2(&["a"], 64 << 20);
-    for call in 0..3_000_u64 {
-        trace.work("a", "BatchExistKey", call * 10, json!({ "keys": ["k"] }));
-    }
-    let ran = run(&trace.unmount("a"), VERSIONS[1], &["--workers", "1", "--connections", "1"]);
-    ran.succeeded();
-    let samples = ran.samples();
-    let origin = samples[2]["phase_origin_us"].as_u64().expect("a number");
-    for (call, sample) in samples[2..3_002].iter().enumerate() {
-        assert_eq!(sample["scheduled_us"], json!(origin + call as u64 * 10));
-    }
-    let found = ran.operation("workload", "BatchExistKey");
-    assert!(found["dispatch_lag_us"]["p99"].as_u64() > Some(10_000), "{found}");
-    let from_due = found["scheduled_to_completion_us"]["p99"].as_u64();
-    assert!(from_due > found["client_call_latency_us"]["p99"].as_u64(), "{found}");
-    assert!(ran.json("replay.json")["replayer"]["saturated_us"].as_u64() > Some(0));
 }
 
 #[test]
@@ -760,15 +536,6 @@ fn a_running_master_is_used_only_when_it_is_fresh() {
     assert_eq!(parameters["connect"]["address"], json!(master.address()));
 }
 
-/// A trace of one client that asks for the same key so often.
-fn paced_trace(calls: u64, every_us: u64) -> Trace {
-    let mut trace = Trace::v2(&["a"], 64 << 20);
-    for call in 0..calls {
-        trace.work("a", "BatchExistKey", call * every_us, json!({ "keys": ["k"] }));
-    }
-    trace.unmount("a")
-}
-
 /// What the calls found is not lost because the master, which is not ours, has ended.
 #[test]
 fn a_running_master_that_ends_leaves_a_result() {
@@ -813,54 +580,6 @@ fn a_client_given_up_between_two_pings_invalidates_the_run() {
     let report = std::fs::read_to_string(folder.path().join("out/replay.json")).expect("a report");
     let report: Value = serde_json::from_str(&report).expect("JSON");
     assert_eq!(report["healthy_heartbeats"], false);
-}
-
-/// It could have used its processor, and something else did.
-#[test]
-fn a_replayer_whose_processor_is_taken_is_the_bottleneck() {
-    let allowed = nix::sched::sched_getaffinity(Pid::from_raw(0)).expect("an affinity");
-    let mut cpus = (0..nix::sched::CpuSet::count())
-        .filter(|cpu| allowed.is_set(*cpu).unwrap_or(false))
-        .map(|cpu| cpu.to_string());
-    let (Some(master), Some(replayer)) = (cpus.next(), cpus.next()) else { panic!("two CPUs are needed") };
-    let done = std::sync::atomic::AtomicBool::new(false);
-    let ran = std::thread::scope(|scope| {
-        for _ in 0..3 {
-            scope.spawn(|| {
-                let mut only = nix::sched::CpuSet::new();
-                only.set(replayer.parse().expect("a number")).expect("a CPU");
-                nix::sched::sched_setaffinity(Pid::from_raw(0), &only).expect("allowed");
-                while !done.load(std::sync::atomic::Ordering::Relaxed) {
-                    std::hint::spin_loop();
-                }
-            });
-        }
-        let ran = run(
-            &paced_trace(20_000, 100),
-            VERSIONS[1],
-            &["--master-cpus", &master, "--replay-cpus", &replayer],
-        );
-        done.store(true, std::sync::atomic::Ordering::Relaxed);
-        ran
-    });
-    ran.succeeded();
-    let saturation = &ran.result()["saturation"];
-    assert_eq!(saturation["verdict"], "generator", "{saturation}");
-    assert!(saturation["reason"].as_str().is_some_and(|text| text.contains("waited for its core")));
-}
-
-#[test]
-fn a_master_that_stands_still_is_the_bottleneck() {
-    let run = start(&paced_trace(3_000, 1_000), VERSIONS[1], &["--workers", "8"]);
-    run.wait_for("replayer.log", "replayed ");
-    let master = run.pid("master");
-    kill(master, Signal::SIGSTOP).expect("it runs");
-    std::thread::sleep(Duration::from_millis(1_500));
-    kill(master, Signal::SIGCONT).expect("it is there");
-    let (code, result) = run.end();
-    assert_eq!(code, Some(0), "{result:#}");
-    assert_eq!(result["saturation"]["verdict"], "master", "{}", result["saturation"]);
-    assert!(result["replayer"]["silent_us"].as_u64() >= Some(1_000_000), "{}", result["replayer"]);
 }
 
 /// One clear error each, with the code that says whose fault it is, and nothing is started that need not be.
@@ -1004,38 +723,4 @@ fn what_cannot_be_run_is_said() {
     assert_eq!(run_text("{}", VERSIONS[1], &[]).code, Some(4));
     let no_workload = Trace::v2(&["a"], 64).unmount("a");
     assert_eq!(run(&no_workload, VERSIONS[1], &[]).code, Some(4));
-}
-
-#[test]
-fn a_sweep_finds_the_knee() {
-    let mut trace = Trace::v2(&["a"], 64 << 20);
-    for call in 0..400_u64 {
-        trace.work("a", "BatchExistKey", call * 2_000, json!({ "keys": ["k"] }));
-    }
-    let trace = trace.unmount("a");
-    let folder = tempfile::tempdir().expect("a folder");
-    std::fs::write(folder.path().join("trace.jsonl"), &trace.text).expect("written");
-    let output = Command::new(program())
-        .current_dir(folder.path())
-        .args([
-            "sweep",
-            "trace.jsonl",
-            "--out",
-            "out",
-            "--speeds",
-            "1,8000",
-            "--workers",
-            "1",
-            "--python-env",
-        ])
-        .arg(packages(VERSIONS[1]))
-        .output()
-        .expect("it runs");
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert_eq!(output.status.code(), Some(0), "{text}{}", String::from_utf8_lossy(&output.stderr));
-    let report = std::fs::read_to_string(folder.path().join("out/sweep.json")).expect("sweep.json");
-    let report: Value = serde_json::from_str(&report).expect("JSON");
-    assert_eq!(report["points"].as_array().map(Vec::len), Some(2), "{report}");
-    assert_eq!(report["points"][1]["behind"], true, "{report}");
-    assert!(text.contains("the master "), "{text}");
 }

@@ -49,9 +49,9 @@ pub use driver::{
     replay,
 };
 pub use launcher::{
-    Drive, DriveError, DriveOptions, DrivePart, Launch, LaunchError, Launched, MasterSettings, MasterSource,
-    Network, ReplayReport, Saturated, Saturation, Sweep, SweepPoint, SweepReport, WorkloadProcess,
-    enter_private_network,
+    Drive, DriveError, DriveOptions, DrivePart, Knee, Launch, LaunchError, Launched, MasterSettings,
+    MasterSource, Network, ReplayReport, Saturated, Saturation, Sweep, SweepPoint, SweepReport,
+    WorkloadProcess, enter_private_network,
 };
 pub use outcome::{
     Distribution, KeyStatus, KeyStatusCounts, OperationSummary, Outcomes, OutputError, PhaseSummary, Sample,

@@ -272,6 +272,9 @@ pub struct ReplayReport {
     pub traffic: Option<Traffic>,
     /// The part of the workload's dispatch lag that is not the wait for a dependency.
     pub own_lag_us: Distribution,
+    /// The median of that over the last tenth of the workload's events: how late the replay was at its end.
+    #[serde(default)]
+    pub closing_lag_us: Option<u64>,
     /// What the replayer itself did.
     pub replayer: EngineReport,
     /// The errors of events by how many have them; at most twenty.
@@ -463,7 +466,8 @@ impl Drive {
             healthy_heartbeats: replayed.heartbeats.is_healthy(),
             heartbeats: replayed.heartbeats.clone(),
             traffic: Traffic::of(trace, &replayed.outcomes),
-            own_lag_us: own_lag(trace, replayed),
+            own_lag_us: own_lag(trace, replayed, 1),
+            closing_lag_us: own_lag(trace, replayed, CLOSING_PART).p50,
             replayer: replayed.engine.clone(),
             different_errors: counts.len() as u64,
             errors: counts.into_iter().take(LISTED_ERRORS).map(|(text, n)| (text.to_owned(), n)).collect(),
@@ -473,8 +477,14 @@ impl Drive {
     }
 }
 
-fn own_lag(trace: &Trace, replayed: &Replayed) -> Distribution {
-    Distribution::of(&mut replayed.outcomes.own_lags_us(trace, Phase::Workload).collect::<Vec<u64>>())
+/// The end of a workload is this part of its events.
+const CLOSING_PART: usize = 10;
+
+/// The own lag of the last part of the workload: all of it, a half, a third...
+fn own_lag(trace: &Trace, replayed: &Replayed, part: usize) -> Distribution {
+    let events = trace.phase_range(Phase::Workload).len();
+    let lags = replayed.outcomes.own_lags_us(trace, Phase::Workload);
+    Distribution::of(&mut lags.skip(events - events.div_ceil(part)).collect::<Vec<u64>>())
 }
 
 fn read_part(path: &Path, trace: &Trace, speed: Speed) -> io::Result<(PartHead, Outcomes)> {

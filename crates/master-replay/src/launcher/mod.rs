@@ -37,7 +37,7 @@ use watch::{Recorder, is_alive};
 
 pub use drive::{Drive, DriveError, DriveOptions, DrivePart, ReplayReport};
 pub use network::enter_private_network;
-pub use sweep::{Sweep, SweepPoint, SweepReport};
+pub use sweep::{Knee, Sweep, SweepPoint, SweepReport};
 pub use window::{Saturated, Saturation, WorkloadProcess};
 
 /// Which master is replayed against.

@@ -1,16 +1,16 @@
-//! The same trace faster and faster, until the master no longer keeps up.
+//! The same trace faster and faster, until something no longer keeps up.
 
 use std::thread;
 
 use cpu_placement::CancelToken;
 use serde::{Deserialize, Serialize};
 
-use super::window::Saturation;
-use super::{Launch, LaunchError, Launched, create_folder, drive};
+use super::window::{Saturated, Saturation};
+use super::{Launch, LaunchError, Launched, create_folder, describe, drive};
 use crate::outcome::Distribution;
 
 /// One speed of a sweep.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct SweepPoint {
     /// How much faster than recorded.
@@ -19,6 +19,10 @@ pub struct SweepPoint {
     pub folder: String,
     /// Whether the run succeeded.
     pub success: bool,
+    /// Why the run has no result; the fields below say nothing then.
+    pub error: Option<String>,
+    /// From the first to the last time at which calls were due.
+    pub arrival_span_s: Option<f64>,
     /// Calls a second that were due; nothing when all were due at once.
     pub offered_calls_per_second: Option<f64>,
     /// Calls a second that were answered.
@@ -29,24 +33,49 @@ pub struct SweepPoint {
     pub scheduled_to_completion_us: Distribution,
     /// The lag that is not the wait for a dependency.
     pub own_lag_us: Distribution,
+    /// The median of that lag over the last tenth of the events.
+    pub closing_lag_us: Option<u64>,
     /// Who was the bottleneck.
-    pub saturation: Saturation,
-    /// Whether less than the kept part of what was due was answered in time.
-    pub behind: bool,
+    pub saturation: Option<Saturation>,
+    /// Whether calls were sent ever later: at the end by more than a twentieth of the time in which they were due. Nothing where
+    /// that time is too short to tell, or the run has no result.
+    pub behind: Option<bool>,
+}
+
+/// Where a trace becomes too fast.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Knee {
+    /// The last speed that was kept up with before the first that was not; nothing when there was none.
+    pub speed: Option<f64>,
+    /// The first speed that was not kept up with.
+    pub behind_at: f64,
+    /// Who was the bottleneck there.
+    pub limited_by: Saturated,
+    /// What that is read from.
+    pub reason: String,
+    /// Higher speeds that were kept up with all the same: the machine was disturbed at the knee, most likely.
+    pub kept_up_later: Vec<f64>,
 }
 
 /// A sweep: `sweep.json`
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct SweepReport {
-    /// Each speed, in the order tried.
+    /// Each speed, in the order tried; the last one has an error if the sweep could not go on.
     pub points: Vec<SweepPoint>,
-    /// The last speed before the master fell behind, if it did.
-    pub knee_speed: Option<f64>,
+    /// Where the trace became too fast, if it did.
+    pub knee: Option<Knee>,
 }
 
-/// The part of the offered calls that must be answered within the time in which they were due.
-const KEPT: f64 = 0.95;
+/// A replay that is this part of the due times behind at their end has done fewer than 95 % of what was due by then.
+const BEHIND: f64 = 0.05;
+
+/// Within a shorter time a hiccup of a few ms is as much as falling behind.
+const SHORTEST_SPAN_S: f64 = 0.1;
+
+/// Powers of two that a double can hold.
+const MOST_DOUBLINGS: u32 = 1_023;
 
 /// A launch at several speeds.
 #[derive(Clone, Debug)]
@@ -61,50 +90,62 @@ pub struct Sweep {
 }
 
 impl Sweep {
-    /// A sweep that doubles the speed from 1 until the knee, at most so often.
+    /// A sweep that doubles the launch's speed until the knee, at most so often.
     #[must_use]
     pub fn doubling(launch: Launch, times: u32) -> Self {
-        let speeds = (0..=times).map(|power| 2_f64.powi(i32::try_from(power).unwrap_or(i32::MAX)));
-        Sweep { launch, speeds: speeds.collect(), beyond: 1 }
+        let first = launch.options.speed;
+        let powers = (0..=times.min(MOST_DOUBLINGS)).filter_map(|power| i32::try_from(power).ok());
+        let speeds = powers.map(|power| first * 2_f64.powi(power)).take_while(|speed| speed.is_finite());
+        Sweep { speeds: speeds.collect(), launch, beyond: 1 }
     }
 
-    /// Runs one speed after the other and tells each point as it is known.
+    /// Runs one speed after the other and tells each point as it is known. `sweep.json` is written anew after each, so that
+    /// what is known survives whatever ends the sweep.
     ///
     /// # Errors
     ///
-    /// A run has no report.
+    /// The speeds do not ascend, or a run has no result; that run is the last point of `sweep.json`.
     pub fn run(
         &self,
         cancel: &CancelToken,
         mut tell: impl FnMut(&SweepPoint),
     ) -> Result<SweepReport, LaunchError> {
+        self.check_speeds()?;
         create_folder(&self.launch.out)?;
-        let mut report = SweepReport { points: Vec::new(), knee_speed: None };
-        let mut behind = 0;
+        let mut report = SweepReport::default();
         for speed in &self.speeds {
-            let point = self.point(*speed, cancel)?;
-            tell(&point);
-            if point.behind {
-                behind += 1;
-            } else {
-                report.knee_speed = Some(*speed);
-            }
+            let (point, error) = self.point(*speed, cancel);
             report.points.push(point);
+            report.knee = knee(&report.points);
+            self.write(&report)?;
+            if let Some(error) = error {
+                return Err(error);
+            }
+            report.points.last().into_iter().for_each(&mut tell);
+            let behind = report.points.iter().filter(|point| point.behind == Some(true)).count();
             if behind > self.beyond {
                 break;
             }
         }
-        if behind == 0 {
-            report.knee_speed = None;
-        }
-        drive::write_file(&self.launch.out.join("sweep.json"), |out| {
-            Ok(serde_json::to_writer_pretty(out, &report)?)
-        })?;
         Ok(report)
     }
 
-    fn point(&self, speed: f64, cancel: &CancelToken) -> Result<SweepPoint, LaunchError> {
-        let folder = format!("speed-{speed}");
+    fn check_speeds(&self) -> Result<(), LaunchError> {
+        let error = |why| Err(LaunchError::Option { name: "speeds", why });
+        if let Some(pair) = self.speeds.windows(2).find(|pair| pair[0] >= pair[1]) {
+            return error(format!("{} is not above {}, which comes before it", pair[1], pair[0]));
+        }
+        if self.speeds.is_empty() { error("there is none".to_owned()) } else { Ok(()) }
+    }
+
+    fn write(&self, report: &SweepReport) -> Result<(), LaunchError> {
+        Ok(drive::write_file(&self.launch.out.join("sweep.json"), |out| {
+            Ok(serde_json::to_writer_pretty(out, report)?)
+        })?)
+    }
+
+    fn point(&self, speed: f64, cancel: &CancelToken) -> (SweepPoint, Option<LaunchError>) {
+        let folder = folder_of(speed);
         let mut launch = self.launch.clone();
         launch.out = self.launch.out.join(&folder);
         launch.options.speed = speed;
@@ -112,9 +153,21 @@ impl Sweep {
         let launched = thread::scope(|scope| {
             let running = scope.spawn(|| launch.run(cancel));
             running.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        })?;
-        Ok(point_of(speed, folder, &launched))
+        });
+        match launched {
+            Ok(launched) => (point_of(speed, folder, &launched), None),
+            Err(error) => {
+                let why = Some(describe(&error));
+                (SweepPoint { speed, folder, error: why, ..SweepPoint::default() }, Some(error))
+            }
+        }
     }
+}
+
+/// In plain digits where these are few enough for the name of a file.
+fn folder_of(speed: f64) -> String {
+    let plain = format!("speed-{speed}");
+    if plain.len() <= 64 { plain } else { format!("speed-{speed:e}") }
 }
 
 fn point_of(speed: f64, folder: String, launched: &Launched) -> SweepPoint {
@@ -122,21 +175,133 @@ fn point_of(speed: f64, folder: String, launched: &Launched) -> SweepPoint {
     let workload = report.summary.phases.get("workload").and_then(|phase| phase.operations.as_ref());
     let most = workload.into_iter().flatten().map(|(_, found)| found).max_by_key(|found| found.planned_calls);
     let traffic = report.traffic.as_ref();
-    let offered = traffic.and_then(|traffic| traffic.offered_calls_per_second);
+    let span_s = traffic.map(|traffic| traffic.arrival_span_s);
     let completed = traffic.and_then(|traffic| traffic.mean_per_second).map(|means| means.completed_calls);
     SweepPoint {
         speed,
         folder,
         success: launched.success,
-        offered_calls_per_second: offered,
+        error: None,
+        arrival_span_s: span_s,
+        offered_calls_per_second: traffic.and_then(|traffic| traffic.offered_calls_per_second),
         completed_calls_per_second: completed,
         client_call_latency_us: most.map(|found| found.client_call_latency_us).unwrap_or_default(),
         scheduled_to_completion_us: most.map(|found| found.scheduled_to_completion_us).unwrap_or_default(),
         own_lag_us: report.own_lag_us,
-        saturation: launched.saturation.clone(),
-        behind: match (offered, completed) {
-            (Some(offered), Some(completed)) => completed < offered * KEPT,
-            _ => true,
-        },
+        closing_lag_us: report.closing_lag_us,
+        saturation: Some(launched.saturation.clone()),
+        behind: is_behind(span_s, report.closing_lag_us),
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a part of a duration")]
+fn is_behind(span_s: Option<f64>, closing_lag_us: Option<u64>) -> Option<bool> {
+    let span_s = span_s.filter(|span_s| *span_s >= SHORTEST_SPAN_S)?;
+    Some(closing_lag_us? as f64 / 1e6 > BEHIND * span_s)
+}
+
+fn knee(points: &[SweepPoint]) -> Option<Knee> {
+    let first = points.iter().position(|point| point.behind == Some(true))?;
+    let kept_up = |point: &&SweepPoint| point.behind == Some(false);
+    let behind = &points[first];
+    let unclear = || (Saturated::Unclear, String::new());
+    let (limited_by, reason) =
+        behind.saturation.as_ref().map_or_else(unclear, |found| (found.verdict, found.reason.clone()));
+    Some(Knee {
+        speed: points[..first].iter().rev().find(kept_up).map(|point| point.speed),
+        behind_at: behind.speed,
+        limited_by,
+        reason,
+        kept_up_later: points[first..].iter().filter(kept_up).map(|point| point.speed).collect(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::MasterSource;
+    use super::*;
+
+    fn point(speed: f64, behind: Option<bool>, verdict: Saturated) -> SweepPoint {
+        let saturation = Some(Saturation { verdict, reason: format!("at {speed}") });
+        SweepPoint { speed, behind, saturation, ..SweepPoint::default() }
+    }
+
+    #[test]
+    fn behind_is_what_is_sent_ever_later() {
+        for (span_s, closing_lag_us, expected) in [
+            (Some(1.0), Some(49_000), Some(false)),
+            (Some(1.0), Some(51_000), Some(true)),
+            (Some(0.1), Some(0), Some(false)),
+            // Too short to tell, all due at once, no workload.
+            (Some(0.09), Some(80_000), None),
+            (Some(0.0), Some(80_000), None),
+            (None, None, None),
+        ] {
+            assert_eq!(is_behind(span_s, closing_lag_us), expected, "{span_s:?} {closing_lag_us:?}");
+        }
+    }
+
+    #[test]
+    fn the_knee_is_before_the_first_speed_that_was_too_high() {
+        use Saturated::{Generator, InFlight, Master, Neither};
+        let check = |points: &[SweepPoint],
+                     speed: Option<f64>,
+                     behind_at: f64,
+                     limited_by: Saturated,
+                     later: &[f64]| {
+            let found = knee(points).expect("a knee");
+            assert_eq!((found.speed, found.behind_at, found.limited_by), (speed, behind_at, limited_by));
+            assert_eq!(found.reason, format!("at {behind_at}"));
+            assert_eq!(found.kept_up_later, later);
+        };
+        let (kept, behind, unknown) = (Some(false), Some(true), None);
+        assert_eq!(knee(&[]), None);
+        assert_eq!(knee(&[point(1.0, kept, Neither), point(2.0, unknown, Neither)]), None);
+        check(&[point(1.0, kept, Neither), point(2.0, behind, Master)], Some(1.0), 2.0, Master, &[]);
+        check(&[point(1.0, behind, Generator), point(2.0, behind, Master)], None, 1.0, Generator, &[]);
+        check(
+            &[
+                point(1.0, kept, Neither),
+                point(2.0, behind, InFlight),
+                point(4.0, kept, Neither),
+                point(8.0, behind, Master),
+            ],
+            Some(1.0),
+            2.0,
+            InFlight,
+            &[4.0],
+        );
+    }
+
+    fn launch(speed: f64) -> Launch {
+        let mut launch = Launch::new("trace", MasterSource::Elf("master".into()), "out", "replayer");
+        launch.options.speed = speed;
+        launch
+    }
+
+    #[test]
+    fn speeds_ascend_and_are_as_many_as_there_are() {
+        let sweep = Sweep::doubling(launch(3.0), 2);
+        assert_eq!(sweep.speeds, [3.0, 6.0, 12.0]);
+        assert!(sweep.check_speeds().is_ok());
+        let all = Sweep::doubling(launch(1e308), u32::MAX);
+        assert_eq!(all.speeds, [1e308]);
+        for (speeds, why) in [
+            (vec![1.0, 1.0], "1 is not above 1, which comes before it"),
+            (vec![1.0, 4.0, 2.0], "2 is not above 4, which comes before it"),
+            (vec![], "there is none"),
+        ] {
+            let sweep = Sweep { speeds, ..Sweep::doubling(launch(1.0), 0) };
+            let error = sweep.run(&CancelToken::new(), |_| {}).expect_err("refused").to_string();
+            assert_eq!(error, format!("use the option speeds: {why}"));
+        }
+        assert!(!std::path::Path::new("out").exists());
+    }
+
+    #[test]
+    fn names_of_folders_are_short_enough() {
+        assert_eq!(folder_of(0.25), "speed-0.25");
+        assert_eq!(folder_of(1e300), "speed-1e300");
+        assert_eq!(folder_of(5e-324), "speed-5e-324");
     }
 }
