@@ -454,15 +454,38 @@ impl<'a> Reader<'a> {
     }
 
     /// An error of this kind at a byte inside the value that is being read.
-    pub(crate) fn error_at(&self, offset: usize, kind: ReadErrorKind) -> ReadError {
-        let before = &self.input[..offset.min(self.input.len())];
-        let line_start = memchr::memrchr(b'\n', before).map_or(0, |newline| newline + 1);
-        let column = before[line_start..].iter().filter(|byte| **byte & 0xC0 != 0x80).count() + 1;
-        let line = memchr::memchr_iter(b'\n', before).count() + 1;
+    fn error_at(&self, offset: usize, kind: ReadErrorKind) -> ReadError {
         let mut pointer = self.pointer();
         if let ReadErrorKind::RepeatedKey { key } = &kind {
             pointer.push_key(key);
         }
+        self.error_in(pointer, offset, kind)
+    }
+
+    /// An error of this kind in the key, string or number that the last event was, so many bytes into its text.
+    pub(crate) fn error_within(&self, event: &Event<'a>, into: usize, kind: ReadErrorKind) -> ReadError {
+        let (length, end) = match event {
+            Event::Key(text) | Event::String(text) => {
+                // After the quote that ends a key there only are whitespace and the colon.
+                let quote = memchr::memrchr(b'"', &self.input[..self.at]);
+                (text.raw().len(), quote.expect("a string ends in a quote"))
+            }
+            Event::Number(number) => (number.text().len(), self.at),
+            _ => (0, self.at),
+        };
+        let pointer = match event {
+            // A name is in the object that has the member, not in the member.
+            Event::Key(_) => self.pointer_of(self.frames.len() - 1),
+            _ => self.value_pointer(),
+        };
+        self.error_in(pointer, end - length + into, kind)
+    }
+
+    fn error_in(&self, pointer: Pointer, offset: usize, kind: ReadErrorKind) -> ReadError {
+        let before = &self.input[..offset.min(self.input.len())];
+        let line_start = memchr::memrchr(b'\n', before).map_or(0, |newline| newline + 1);
+        let column = before[line_start..].iter().filter(|byte| **byte & 0xC0 != 0x80).count() + 1;
+        let line = memchr::memchr_iter(b'\n', before).count() + 1;
         ReadError { kind, offset, line, column, pointer }
     }
 
@@ -564,7 +587,8 @@ pub struct ReadError {
     pub line: usize,
     /// Its place in the line, in characters, counted from one.
     pub column: usize,
-    /// The innermost value it is in.
+    /// The innermost value it is in. What is wrong with a name is in the object whose member has it; only a
+    /// [repeated key](ReadErrorKind::RepeatedKey) is in the member, since there is a first one of that name.
     pub pointer: Pointer,
 }
 
@@ -643,10 +667,11 @@ pub enum ReadErrorKind {
         /// How many are allowed.
         limit: usize,
     },
-    /// A number that no double is near to, which I-JSON forbids (only in the `jcs` form).
+    /// A number that no double is near to, which I-JSON forbids (only in the `jcs` form); its first byte is meant.
     #[error("number too large for a double")]
     NumberTooLarge,
-    /// A code point that I-JSON forbids in strings (only in the `jcs` form).
+    /// A code point that I-JSON forbids in strings and names (only in the `jcs` form); its first byte, or the backslash
+    /// of its escape, is meant.
     #[error("noncharacter U+{code_point:04X}")]
     Noncharacter {
         /// The code point.

@@ -21,7 +21,7 @@ use crate::simd::{BitTask, Bits, Block, Lane, Level as Machine, Masks, NoLane, U
 use crate::text::Text;
 use crate::tree::ElementKey;
 use crate::watch::{Accepted, Watch, Watched};
-use crate::write::{find_noncharacter, is_minimal_escape};
+use crate::write::{is_minimal_escape, is_noncharacter};
 use crate::{Form, Rules};
 
 /// How many bytes after a block may be looked at, unless the input ends before.
@@ -520,7 +520,7 @@ impl<'r, const CANONICAL: bool, const SORTS: bool, O: Position> Structure<'r, CA
             other => other,
         };
         let code_point = char::from_u32(code_point).ok_or(Stop)?;
-        if self.form == Form::Jcs && find_noncharacter(&mut [code_point].into_iter()).is_some() {
+        if self.form == Form::Jcs && is_noncharacter(code_point) {
             return Err(Stop);
         }
         Ok(())

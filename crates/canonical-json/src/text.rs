@@ -41,6 +41,12 @@ impl<'a> Text<'a> {
         Chars { rest: self.raw }
     }
 
+    /// The characters that are meant, each with where it begins in the raw text.
+    pub(crate) fn places(&self) -> impl Iterator<Item = (usize, char)> + use<'a> {
+        let (length, mut chars) = (self.raw.len(), Chars { rest: self.raw });
+        std::iter::from_fn(move || Some((length - chars.rest.len(), chars.next()?)))
+    }
+
     /// Compares by UTF-16 code unit, as RFC 8785 sorts keys.
     pub(crate) fn cmp_utf16(&self, other: &Self) -> Ordering {
         if self.raw.is_ascii() && other.raw.is_ascii() && !self.escaped && !other.escaped {

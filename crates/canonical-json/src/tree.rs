@@ -50,18 +50,30 @@ pub(crate) fn canonicalize(
 /// Reads a document and says what is wrong with it.
 pub(crate) fn check(input: &[u8], form: Form, limits: Limits) -> Result<(), ReadError> {
     let mut reader = Reader::with_limits(input, limits);
-    loop {
-        match reader.next_event()? {
-            Event::End => return Ok(()),
-            Event::Key(text) | Event::String(text) if form == Form::Jcs => {
-                check_i_json(Kind::String(text)).map_err(|error| reader.error_at(reader.offset(), error))?;
-            }
-            Event::Number(number) if form == Form::Jcs => {
-                check_i_json(Kind::Number(number))
-                    .map_err(|error| reader.error_at(reader.offset(), error))?;
-            }
-            _ => {}
+    while next_event(&mut reader, form)? != Event::End {}
+    Ok(())
+}
+
+/// Takes the next step; in the `jcs` form, what I-JSON forbids is an error too.
+fn next_event<'a>(reader: &mut Reader<'a>, form: Form) -> Result<Event<'a>, ReadError> {
+    let event = reader.next_event()?;
+    if form == Form::Jcs
+        && let Some((into, kind)) = forbidden(&event)
+    {
+        return Err(reader.error_within(&event, into, kind));
+    }
+    Ok(event)
+}
+
+/// What I-JSON forbids in a text or number, and how many bytes into it that begins.
+fn forbidden(event: &Event<'_>) -> Option<(usize, ReadErrorKind)> {
+    match event {
+        Event::Key(text) | Event::String(text) => {
+            let (into, found) = noncharacter(*text)?;
+            Some((into, ReadErrorKind::Noncharacter { code_point: found.into() }))
         }
+        Event::Number(number) if number.as_f64().is_none() => Some((0, ReadErrorKind::NumberTooLarge)),
+        _ => None,
     }
 }
 
@@ -71,7 +83,7 @@ impl<'a> Tree<'a> {
         let mut tree = Tree { nodes: Vec::new() };
         let mut open = Vec::new();
         loop {
-            let kind = match reader.next_event()? {
+            let kind = match next_event(&mut reader, form)? {
                 Event::End => return Ok(tree),
                 Event::ObjectEnd | Event::ArrayEnd => {
                     let opened: usize = open.pop().expect("the reader matches brackets");
@@ -86,9 +98,6 @@ impl<'a> Tree<'a> {
                 Event::Bool(value) => Kind::Word(if value { "true" } else { "false" }),
                 Event::Null => Kind::Word("null"),
             };
-            if form == Form::Jcs {
-                check_i_json(kind).map_err(|error| reader.error_at(reader.offset(), error))?;
-            }
             if matches!(kind, Kind::Object | Kind::Array) {
                 open.push(tree.nodes.len());
             }
@@ -126,17 +135,6 @@ impl<'a> Tree<'a> {
 
     fn find(&self, node: usize, pointer: &Pointer) -> Option<usize> {
         pointer.tokens().try_fold(node, |node, token| self.member(node, &token))
-    }
-}
-
-fn check_i_json(kind: Kind<'_>) -> Result<(), ReadErrorKind> {
-    match kind {
-        Kind::Key(text) | Kind::String(text) => match noncharacter(text) {
-            Some(code_point) => Err(ReadErrorKind::Noncharacter { code_point }),
-            None => Ok(()),
-        },
-        Kind::Number(number) if number.as_f64().is_none() => Err(ReadErrorKind::NumberTooLarge),
-        _ => Ok(()),
     }
 }
 

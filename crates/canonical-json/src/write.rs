@@ -50,20 +50,19 @@ pub(crate) fn push_number(out: &mut Vec<u8>, number: Number<'_>, form: Form) -> 
     Ok(())
 }
 
-/// The first code point of a string that I-JSON forbids (RFC 7493, section 2.1).
+/// The first character of a string that I-JSON forbids (RFC 7493, section 2.1), and where in the raw text it begins.
 ///
 /// Surrogates cannot be in a checked text; what remains are the noncharacters.
-pub(crate) fn noncharacter(text: Text<'_>) -> Option<u32> {
+pub(crate) fn noncharacter(text: Text<'_>) -> Option<(usize, char)> {
     if !text.is_escaped() && text.raw().is_ascii() {
         return None;
     }
-    find_noncharacter(&mut text.chars())
+    text.places().find(|(_, c)| is_noncharacter(*c))
 }
 
-/// The first noncharacter.
-pub(crate) fn find_noncharacter(chars: &mut dyn Iterator<Item = char>) -> Option<u32> {
-    let is_noncharacter = |c: &u32| (0xFDD0..0xFDF0).contains(c) || c & 0xFFFE == 0xFFFE;
-    chars.map(u32::from).find(is_noncharacter)
+/// Whether Unicode says that this never will be a character.
+pub(crate) fn is_noncharacter(c: char) -> bool {
+    matches!(c, '\u{fdd0}'..='\u{fdef}') || u32::from(c) & 0xFFFE == 0xFFFE
 }
 
 /// Whether four hexadecimal digits are how [`push_escaped`] writes some character.
@@ -93,11 +92,15 @@ mod tests {
 
     #[test]
     fn noncharacters_are_found() {
-        for (text, expected) in
-            [("a\u{fdd0}", Some(0xFDD0)), ("\u{1ffff}", Some(0x1_FFFF)), ("\u{fffd}é", None)]
-        {
+        for (text, expected) in [
+            ("a\u{fdd0}\u{fdd1}", Some((1, '\u{fdd0}'))),
+            ("é\u{fdef}", Some((2, '\u{fdef}'))),
+            ("\u{1ffff}", Some((0, '\u{1ffff}'))),
+            ("\u{fffd}é\u{fdcf}\u{fdf0}", None),
+        ] {
             assert_eq!(noncharacter(Text::new(text, false)), expected);
         }
-        assert_eq!(noncharacter(Text::new(r"\uffff", true)), Some(0xFFFF));
+        assert_eq!(noncharacter(Text::new(r"\n\uffff", true)), Some((2, '\u{ffff}')));
+        assert_eq!(noncharacter(Text::new(r"\ud83f\udffe", true)), Some((0, '\u{1fffe}')));
     }
 }
