@@ -9,6 +9,7 @@ mod bench;
 mod ci;
 mod codegen;
 mod dynamo;
+mod fuzz;
 mod parity;
 mod process;
 mod setup;
@@ -25,7 +26,9 @@ Usage: cargo xtask TASK [ARGS...]
 Tasks:
   parity ARGS...    set up what is missing, build the parity command and run it (`cargo xtask parity demo`)
   test [ARGS...]    set up what is missing and run every test; ARGS go to the test runner
-  ci                format, lints, tidy, generated files, documentation, dependency rules and every test
+  ci                format, lints, tidy, generated files, documentation, dependency rules, a minute of fuzzing and every
+                    test; --without-tests and --without-fuzz leave these out
+  fuzz [--seconds N] build every fuzz target and run each for its share of a minute
   setup             say what is missing on this machine and install it
   dynamo ARGS...    make a local repository of Dynamo out of its published crates
   bench NAME [--check]  run one benchmark task; --check exits 1 on a missed target
@@ -56,6 +59,7 @@ fn run(args: &[String]) -> anyhow::Result<ExitCode> {
         "ci" => ci::run(rest)?,
         "setup" => setup::run(rest)?,
         "dynamo" => dynamo::run(rest)?,
+        "fuzz" => fuzz::run(rest)?,
         "bench" => return bench::run(rest),
         "tidy" => tidy::run(rest)?,
         "codegen" => codegen::run(rest)?,

@@ -81,12 +81,18 @@ pub(crate) fn for_ci() -> Result<()> {
     ensure_cargo_tool("deny", "cargo-deny")
 }
 
+/// What `cargo xtask fuzz` needs.
+pub(crate) fn for_fuzzing() -> Result<()> {
+    ensure_cargo_tool("fuzz", "cargo-fuzz")
+}
+
 /// The task: everything.
 pub(crate) fn run(args: &[String]) -> Result<()> {
     if let Some(unknown) = args.first() {
         return Err(Stop::usage(format!("setup takes no argument, found {unknown:?}")));
     }
-    for_ci()
+    for_ci()?;
+    for_fuzzing()
 }
 
 fn ensure(parts: &[Part]) -> Result<()> {
