@@ -228,7 +228,7 @@ impl Whole {
 
 fn paced(report: &mut Report, folder: &Path, replayer: usize, master: usize) {
     let sleeps = (0..ROUNDS).map(|_| child::sleep_us(replayer)).collect();
-    println!("  a sleep of 200 us by itself: {:.1} us of processor; a call takes two", median(sleeps));
+    println!("  a sleep of 200 us by itself: {:.1} us of processor", median(sleeps));
     for rate in [5_000_u64, 10_000, 20_000] {
         let trace = material::one_key_events(folder, 2 * rate, rate, Ids::Counted);
         let real = masters::start(VERSION, &["--rpc_thread_num=4"]);
@@ -254,6 +254,8 @@ fn paced(report: &mut Report, folder: &Path, replayer: usize, master: usize) {
         let cost = |ran: &Ran| ran.cpu_seconds * 1e6 / (2 * rate) as f64;
         let cpu = median(ours.iter().map(cost).collect());
         let bare_cpu = median(bare.iter().map(|bare| bare.cpu_us).collect());
+        let write = median(ours.iter().map(|ran| ran.own_p50_us()[0]).collect());
+        println!("  {rate} calls/s, sleeping: a write by itself takes {write:.0} us");
         let delayed: u64 = ours.iter().map(|ran| ran.engine("read_delays")).sum();
         report.line(
             &format!("{rate} calls/s, sleeping: lag p99 against a bare loop"),
