@@ -64,10 +64,11 @@ impl Program {
         run.env = self.environment();
         run = run.stdout(Output::File(file.clone())).stderr(Output::File(file.clone()));
         // It exits with 1 after printing its flags.
-        let finished = run.wait(cancel).map_err(|source| LaunchError::Start { what: "master", source })?;
+        let finished = run.wait(cancel);
         let text = fs::read(&file).unwrap_or_default();
-        fs::remove_file(&file)
-            .map_err(|source| LaunchError::System { what: "remove the master's help text", source })?;
+        let removed = fs::remove_file(&file);
+        let finished = finished.map_err(|source| LaunchError::Start { what: "master", source })?;
+        removed.map_err(|source| LaunchError::System { what: "remove the master's help text", source })?;
         if cancel.is_cancelled() {
             return Err(LaunchError::Cancelled);
         }

@@ -156,6 +156,10 @@ const BUSY: f64 = 0.85;
 /// A replayer that had to wait for its processor for more than this part of the time had too little of it, however little it used.
 const TAKEN: f64 = 0.15;
 
+/// A master that answered nothing for more than this part of the time, and for half of that in which all calls were in flight, stood
+/// still.
+const STILL: f64 = 0.1;
+
 impl Saturation {
     #[expect(clippy::cast_precision_loss, reason = "parts of a duration")]
     pub(super) fn judge(evidence: &Evidence) -> Self {
@@ -187,7 +191,7 @@ impl Saturation {
             Saturated::Neither
         } else if waited > TAKEN || replayer.is_some_and(|part| part > BUSY) {
             Saturated::Generator
-        } else if silent > saturated / 2.0 && silent > 0.0 || master.is_some_and(|part| part > BUSY) {
+        } else if silent > STILL.max(saturated / 2.0) || master.is_some_and(|part| part > BUSY) {
             Saturated::Master
         } else if saturated > 0.5 && master.is_some_and(|part| part < BUSY / 2.0) {
             Saturated::InFlight
@@ -283,6 +287,9 @@ mod tests {
         check(Evidence { master_cores: Some(0.3), waited_cores: 0.6, ..base }, Saturated::Generator);
         check(Evidence { master_cores: Some(0.1), silent_us: 800_000, ..base }, Saturated::Master);
         check(Evidence { master_cores: Some(0.1), silent_us: 200_000, ..base }, Saturated::InFlight);
+        let hiccup = Evidence { master_cores: Some(0.1), saturated_us: 0, silent_us: 90_000, ..base };
+        check(hiccup, Saturated::Unclear);
+        check(Evidence { silent_us: 110_000, ..hiccup }, Saturated::Master);
         check(
             Evidence { lag_p99_us: 60, saturated_us: 0, waited_cores: 0.6, silent_us: 9, ..base },
             Saturated::Neither,
