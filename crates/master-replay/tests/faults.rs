@@ -135,6 +135,48 @@ fn keys_whose_start_failed_are_skipped() {
     assert_eq!(sample(2).statuses, [KeyStatus::Miss; 2], "failures release what depends on them");
 }
 
+/// A client that registers, mounts, asks and unmounts.
+fn lifecycle() -> Trace {
+    let rows = [
+        r#"{"type":"master_rpc_trace","version":2,"time_unit":"us"}"#,
+        r#"{"id":"r","timestamp_us":0,"client_id":"c","op":"ReMountSegment","phase":"setup","segments":[]}"#,
+        r#"{"id":"m","timestamp_us":0,"client_id":"c","op":"MountSegment","phase":"setup","segment_id":"s","size_bytes":67108864}"#,
+        r#"{"id":"x","timestamp_us":0,"client_id":"c","op":"BatchExistKey","phase":"workload","keys":["k"]}"#,
+        r#"{"id":"u","timestamp_us":0,"client_id":"c","op":"UnmountSegment","phase":"teardown","segment_id":"s"}"#,
+    ];
+    Trace::parse(rows.join("\n").as_bytes()).expect("valid")
+}
+
+/// What builds on a registration or a mount that failed is not sent.
+#[test]
+fn a_registration_or_mount_that_fails_takes_with_it_what_needs_it() {
+    let trace = lifecycle();
+    let errors = |script: &str| {
+        let replayed = run(&trace, script, &options()).expect("replayed");
+        let samples = (0..4).map(|event| replayed.outcomes.sample(&trace, event));
+        let found: Vec<(bool, String)> =
+            samples.map(|sample| (sample.rpc_sent, sample.error.to_owned())).collect();
+        (found, replayed.left_mounted)
+    };
+    let (honest, left) = errors("");
+    assert!(honest.iter().all(|(sent, error)| *sent && error.is_empty()) && left == 0, "{honest:?}");
+    let (refused, left) = errors("ReMountSegment 1 refuse -1");
+    assert!(refused[0].0 && refused[0].1.starts_with("INTERNAL_ERROR"), "{refused:?}");
+    let not_registered = (false, "the client's registration failed".to_owned());
+    assert_eq!(refused[1..], [not_registered.clone(), not_registered.clone(), not_registered]);
+    assert_eq!(left, 0);
+    let (unmounted, left) = errors("MountSegment 1 refuse -1");
+    assert!(unmounted[1].0 && unmounted[1].1.starts_with("INTERNAL_ERROR"), "{unmounted:?}");
+    assert_eq!(unmounted[2], (true, String::new()));
+    assert_eq!((&unmounted[3], left), (&(false, "the segment's mount failed".to_owned()), 0));
+    // Of a mount without an answer nobody knows what became: no event uses it, and at the end it is unmounted.
+    let (unanswered, left) = errors("MountSegment 1 swallow");
+    assert_eq!(unanswered[1], (false, "the master did not answer in time".to_owned()));
+    assert_eq!((&unanswered[3], left), (&(false, "the segment's mount failed".to_owned()), 0));
+    let (_, left) = errors("MountSegment 1 swallow\nUnmountSegment 1 swallow");
+    assert_eq!(left, 1, "it may still be mounted");
+}
+
 #[test]
 fn a_failed_heartbeat_makes_every_later_event_fail_without_a_call() {
     let trace = Trace::parse(
