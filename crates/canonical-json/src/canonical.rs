@@ -59,8 +59,9 @@ pub fn canonicalize(input: &[u8], rules: &Rules, mut out: impl Write) -> Result<
     let mut sink = Writing { out: &mut out, bytes: 0 };
     let excluded_present = match verify(Level::detect(), input, rules, None) {
         Ok(end) => {
+            let excluded_present = none_present(rules)?;
             sink.put(&input[..end]).map_err(CanonicalError::Output)?;
-            none_present(rules)?
+            excluded_present
         }
         Err(Stop) => reorder(input, rules, &mut sink)?,
     };

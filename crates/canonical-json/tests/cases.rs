@@ -180,3 +180,19 @@ fn skipping_gives_the_text() {
         assert_eq!(reader.skip_value(), Ok(expected));
     }
 }
+
+/// What does not fit the rules is refused before anything is written, whether or not it is canonical already.
+#[test]
+fn nothing_is_written_of_a_document_that_lacks_what_is_required() {
+    let pattern = "/a".parse().expect("a pattern");
+    let exclusions = vec![canonical_json::Exclusion { pattern, required: true }];
+    for form in [canonical_json::Form::Lexical, canonical_json::Form::Jcs] {
+        let rules =
+            canonical_json::Rules { exclusions: exclusions.clone(), ..canonical_json::Rules::new(form) };
+        for text in ["{}", "{ }", "{\"b\":1}", "{\"c\":1, \"b\":1}", "[]", "1"] {
+            let mut out = Vec::new();
+            canonical_json::canonicalize(text.as_bytes(), &rules, &mut out).expect_err("it is required");
+            assert!(out.is_empty(), "{text}");
+        }
+    }
+}
