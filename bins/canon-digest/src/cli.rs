@@ -1,3 +1,5 @@
+use std::cell::Cell;
+use std::io::{self, Write};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -114,13 +116,15 @@ impl Cli {
     fn emit(&self, path: &Path, rules: &Rules) -> Result<Exit, Failure> {
         let mut out = Output::stdout();
         if self.jsonl {
-            let lines = canonicalize_lines(inputs::open_lines(path)?, rules, &mut out);
+            let is_heard = Cell::new(true);
+            let lines = inputs::WhileHeard::open(path, &is_heard)?;
+            let lines = canonicalize_lines(lines, rules, Heard { out: &mut out, is_heard: &is_heard });
             lines.map_err(|source| Failure::lines(path.to_owned(), source))?;
         } else {
             let applied = canonicalize(&inputs::read(path)?, rules, &mut out);
             applied.map_err(|source| Failure::document(path.to_owned(), source))?;
         }
-        std::io::Write::flush(&mut out).map_err(Failure::Print)?;
+        out.flush().map_err(Failure::Print)?;
         Ok(Exit::Ok)
     }
 
@@ -129,7 +133,7 @@ impl Cli {
             return self.digest_with_records(rules, printer);
         }
         let work = |path: &Path| match self.jsonl {
-            true => inputs::digest_records(path, rules, &mut |_| {}),
+            true => inputs::digest_records(path, rules, &Cell::new(true), &mut |_| {}),
             false => inputs::digest_document(path, rules),
         };
         let mut exit = Ok(Exit::Ok);
@@ -145,13 +149,19 @@ impl Cli {
     fn digest_with_records(&self, rules: &Rules, printer: &mut Printer) -> Result<Exit, Failure> {
         let mut exit = Exit::Ok;
         for path in &self.files {
-            let mut printed = Ok(());
-            let result = inputs::digest_records(path, rules, &mut |record| {
+            let (mut printed, is_heard) = (Ok(()), Cell::new(true));
+            let result = inputs::digest_records(path, rules, &is_heard, &mut |record| {
                 if printed.is_ok() {
                     printed = printer.record(path, &record);
                 }
+                // What is compared is wanted to its end, whoever reads the records.
+                let is_wanted = self.check.is_some() || !printer.is_closed();
+                is_heard.set(printed.is_ok() && is_wanted);
             });
             printed?;
+            if !is_heard.get() {
+                return Ok(exit);
+            }
             exit = self.print(path, result, exit, printer)?;
         }
         Ok(exit)
@@ -181,5 +191,23 @@ impl Cli {
 
     fn jobs(&self) -> NonZeroUsize {
         self.jobs.or_else(|| thread::available_parallelism().ok()).unwrap_or(NonZeroUsize::MIN)
+    }
+}
+
+/// An output that says when nobody reads it any more.
+struct Heard<'o> {
+    out: &'o mut Output,
+    is_heard: &'o Cell<bool>,
+}
+
+impl Write for Heard<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.out.write(bytes);
+        self.is_heard.set(!self.out.is_closed());
+        written
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
     }
 }

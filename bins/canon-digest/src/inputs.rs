@@ -1,5 +1,6 @@
 //! Files and standard input, one or many.
 
+use std::cell::Cell;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read};
 use std::num::NonZeroUsize;
@@ -27,12 +28,40 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Failure> {
     result.map_err(|source| Failure::Open { path: path.to_owned(), source })
 }
 
-pub(crate) fn open_lines(path: &Path) -> Result<Box<dyn BufRead>, Failure> {
+fn open_lines(path: &Path) -> Result<Box<dyn BufRead>, Failure> {
     if is_stdin(path) {
         return Ok(Box::new(io::stdin().lock()));
     }
     let file = File::open(path).map_err(|source| Failure::Open { path: path.to_owned(), source })?;
     Ok(Box::new(BufReader::with_capacity(1 << 17, file)))
+}
+
+/// Lines for as long as somebody wants to know what comes of them: an endless input must not outlive its reader.
+pub(crate) struct WhileHeard<'h> {
+    lines: Box<dyn BufRead>,
+    is_heard: &'h Cell<bool>,
+}
+
+impl<'h> WhileHeard<'h> {
+    pub(crate) fn open(path: &Path, is_heard: &'h Cell<bool>) -> Result<Self, Failure> {
+        Ok(WhileHeard { lines: open_lines(path)?, is_heard })
+    }
+}
+
+impl Read for WhileHeard<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.is_heard.get() { self.lines.read(buffer) } else { Ok(0) }
+    }
+}
+
+impl BufRead for WhileHeard<'_> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        if self.is_heard.get() { self.lines.fill_buf() } else { Ok(&[]) }
+    }
+
+    fn consume(&mut self, count: usize) {
+        self.lines.consume(count);
+    }
 }
 
 /// The digest of one file, as a document or as records.
@@ -62,9 +91,10 @@ pub(crate) fn digest_document(path: &Path, rules: &Rules) -> Result<FileDigest, 
 pub(crate) fn digest_records(
     path: &Path,
     rules: &Rules,
+    is_heard: &Cell<bool>,
     each: &mut dyn FnMut(LineDigest),
 ) -> Result<FileDigest, Failure> {
-    let result = digest_lines(open_lines(path)?, rules, each);
+    let result = digest_lines(WhileHeard::open(path, is_heard)?, rules, each);
     result.map(FileDigest::Lines).map_err(|source| Failure::lines(path.to_owned(), source))
 }
 

@@ -84,6 +84,11 @@ impl Printer {
         self.format == MessageFormat::Human
     }
 
+    /// Whether nobody reads what is printed any more.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.out.is_closed()
+    }
+
     pub(crate) fn flush(&mut self) -> Result<(), Failure> {
         self.out.flush().map_err(Failure::Print)
     }

@@ -390,3 +390,24 @@ fn a_pipe_that_closes_early_is_no_error() {
     let output = bash.current_dir(folder.path()).args(["-c", &script]).output().expect("bash starts");
     assert_eq!(String::from_utf8_lossy(&output.stdout), "[]\n0\n");
 }
+
+/// An endless input ends with whoever reads what comes of it, or with the disk.
+#[test]
+fn an_endless_input_does_not_outlive_its_reader() {
+    for (arguments, reader, code) in [
+        ("--jsonl --emit", "| head -1 > /dev/null", "0"),
+        ("--jsonl --records", "| head -1 > /dev/null", "0"),
+        ("--jsonl --records", "> /dev/full", "5"),
+        ("--jsonl --emit", "> /dev/full", "5"),
+    ] {
+        let command = assert_cmd::cargo::cargo_bin!("canon-digest");
+        let script = format!(
+            "yes 1 | '{}' {arguments} 2> /dev/null {reader}; echo ${{PIPESTATUS[1]}}",
+            command.display()
+        );
+        let mut bash = Command::new("bash");
+        let output = bash.timeout(std::time::Duration::from_secs(60)).args(["-c", &script]).output();
+        let output = output.expect("bash starts");
+        assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), code, "{arguments} {reader}");
+    }
+}
