@@ -45,8 +45,8 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
             printed = print_point(&mut out, args.message_format, point);
         }
     });
-    printed?;
     let report = report.map_err(|error| failure(error, &interrupt))?;
+    printed?;
     if args.message_format == MessageFormat::Human {
         curve(&mut out, &report)?;
         out.flush()?;
@@ -57,6 +57,9 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
 fn print_point(out: &mut impl Write, format: MessageFormat, point: &SweepPoint) -> io::Result<()> {
     match format {
         MessageFormat::Json => writeln!(out, "{}", serde_json::to_string(point)?)?,
+        MessageFormat::Human if point.error.is_some() => {
+            writeln!(out, "speed {:>8}: no result", point.speed)?;
+        }
         MessageFormat::Human => writeln!(
             out,
             "speed {:>8}: {:>9} offered, {:>9} completed a second; us from due p50 {} p99 {}; {}",
@@ -130,4 +133,70 @@ fn tell_knee(out: &mut impl Write, knee: &Knee) -> io::Result<()> {
         writeln!(out, "yet speed {speed} was kept up with: the knee was disturbed, most likely")?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn printed(print: impl FnOnce(&mut Vec<u8>) -> io::Result<()>) -> String {
+        let mut out = Vec::new();
+        print(&mut out).expect("memory takes every write");
+        String::from_utf8(out).expect("UTF-8")
+    }
+
+    #[test]
+    fn the_knee_says_whose_it_is() {
+        for (limited_by, expected) in [
+            ("master", "the master is what limits (why)\n"),
+            (
+                "generator",
+                "the replayer is what limits (why); give it a processor of its own, or use more --replayers\n",
+            ),
+            ("in_flight", "the calls in flight are what limits (why); allow more --workers\n"),
+            ("unclear", "what limits is unclear (why)\n"),
+        ] {
+            let knee = json!({ "speed": 1.0, "behind_at": 2.0, "limited_by": limited_by, "reason": "why", "kept_up_later": [] });
+            let knee: Knee = serde_json::from_value(knee).expect("a knee");
+            let text = printed(|out| tell_knee(out, &knee));
+            assert_eq!(text, format!("kept up until speed 1, behind at 2: {expected}"));
+        }
+    }
+
+    #[test]
+    fn a_knee_may_have_nothing_before_it_and_something_after_it() {
+        let knee = json!({ "speed": null, "behind_at": 2.0, "limited_by": "unclear", "reason": "why", "kept_up_later": [4.0] });
+        let knee: Knee = serde_json::from_value(knee).expect("a knee");
+        assert_eq!(
+            printed(|out| tell_knee(out, &knee)),
+            "behind at 2, and at no speed before it kept up: what limits is unclear (why)\n\
+             yet speed 4 was kept up with: the knee was disturbed, most likely\n"
+        );
+    }
+
+    #[test]
+    fn without_a_knee_it_is_said_whether_that_is_known() {
+        let mut report = SweepReport::default();
+        report.points.push(SweepPoint::default());
+        let last = |report: &SweepReport| printed(|out| curve(out, report)).lines().last().map(str::to_owned);
+        let (sure, unsure) = (
+            "it was kept up with at every speed",
+            "it was kept up with at every speed at which the workload is long enough to tell",
+        );
+        assert_eq!(last(&report).as_deref(), Some(unsure));
+        report.points[0].behind = Some(false);
+        assert_eq!(last(&report).as_deref(), Some(sure));
+    }
+
+    #[test]
+    fn a_point_without_a_result_is_one() {
+        let mut point = SweepPoint::default();
+        (point.speed, point.error) = (2.0, Some("finish the run".to_owned()));
+        let print = |format| printed(|out| print_point(out, format, &point));
+        assert_eq!(print(MessageFormat::Human), "speed        2: no result\n");
+        let line: serde_json::Value = serde_json::from_str(&print(MessageFormat::Json)).expect("JSON");
+        assert_eq!((&line["speed"], &line["error"]), (&json!(2.0), &json!("finish the run")));
+    }
 }

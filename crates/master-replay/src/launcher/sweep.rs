@@ -35,10 +35,20 @@ pub struct SweepPoint {
     pub own_lag_us: Distribution,
     /// The median of that lag over the last tenth of the events.
     pub closing_lag_us: Option<u64>,
+    /// The whole lag, waits for dependencies included, of the operation in which it is largest.
+    #[serde(default)]
+    pub dispatch_lag_us: Distribution,
+    /// From when the last call was due to when the last one finished.
+    #[serde(default)]
+    pub finished_after_due_us: Option<u64>,
+    /// From sent to answered, of the call that took longest.
+    #[serde(default)]
+    pub longest_call_us: Option<u64>,
     /// Who was the bottleneck.
     pub saturation: Option<Saturation>,
-    /// Whether calls were sent ever later: at the end by more than a twentieth of the time in which they were due. Nothing where
-    /// that time is too short to tell, or the run has no result.
+    /// Whether calls were sent ever later: at the end by more than a twentieth of the time in which they were due, by
+    /// themselves or because those they depend on were late. Nothing where that time is too short to tell, or the run has no
+    /// result.
     pub behind: Option<bool>,
 }
 
@@ -50,7 +60,7 @@ pub struct Knee {
     pub speed: Option<f64>,
     /// The first speed that was not kept up with.
     pub behind_at: f64,
-    /// Who was the bottleneck there.
+    /// Who was the bottleneck there; unclear where calls were late only because they waited for each other.
     pub limited_by: Saturated,
     /// What that is read from.
     pub reason: String,
@@ -99,8 +109,8 @@ impl Sweep {
         Sweep { speeds: speeds.collect(), launch, beyond: 1 }
     }
 
-    /// Runs one speed after the other and tells each point as it is known. `sweep.json` is written anew after each, so that
-    /// what is known survives whatever ends the sweep.
+    /// Runs one speed after the other and tells each point as it is known, also one without a result. `sweep.json` is written
+    /// anew after each, so that what is known survives whatever ends the sweep.
     ///
     /// # Errors
     ///
@@ -117,11 +127,13 @@ impl Sweep {
             let (point, error) = self.point(*speed, cancel);
             report.points.push(point);
             report.knee = knee(&report.points);
-            self.write(&report)?;
+            // Whoever is told may look into the file at once; who cannot have the file is told all the same.
+            let written = self.write(&report);
+            report.points.last().into_iter().for_each(&mut tell);
             if let Some(error) = error {
                 return Err(error);
             }
-            report.points.last().into_iter().for_each(&mut tell);
+            written?;
             let behind = report.points.iter().filter(|point| point.behind == Some(true)).count();
             if behind > self.beyond {
                 break;
@@ -173,40 +185,63 @@ fn folder_of(speed: f64) -> String {
 fn point_of(speed: f64, folder: String, launched: &Launched) -> SweepPoint {
     let report = &launched.report;
     let workload = report.summary.phases.get("workload").and_then(|phase| phase.operations.as_ref());
-    let most = workload.into_iter().flatten().map(|(_, found)| found).max_by_key(|found| found.planned_calls);
+    let operations = || workload.into_iter().flatten().map(|(_, found)| found);
+    let most = operations().max_by_key(|found| found.planned_calls);
+    let lags = operations().map(|found| found.dispatch_lag_us);
     let traffic = report.traffic.as_ref();
-    let span_s = traffic.map(|traffic| traffic.arrival_span_s);
     let completed = traffic.and_then(|traffic| traffic.mean_per_second).map(|means| means.completed_calls);
-    SweepPoint {
+    let mut point = SweepPoint {
         speed,
         folder,
         success: launched.success,
         error: None,
-        arrival_span_s: span_s,
+        arrival_span_s: traffic.map(|traffic| traffic.arrival_span_s),
         offered_calls_per_second: traffic.and_then(|traffic| traffic.offered_calls_per_second),
         completed_calls_per_second: completed,
         client_call_latency_us: most.map(|found| found.client_call_latency_us).unwrap_or_default(),
         scheduled_to_completion_us: most.map(|found| found.scheduled_to_completion_us).unwrap_or_default(),
         own_lag_us: report.own_lag_us,
         closing_lag_us: report.closing_lag_us,
+        dispatch_lag_us: lags.max_by_key(|lag| lag.p95).unwrap_or_default(),
+        finished_after_due_us: traffic.map(|traffic| micros(traffic.duration_s - traffic.arrival_span_s)),
+        longest_call_us: operations().filter_map(|found| found.client_call_latency_us.max).max(),
         saturation: Some(launched.saturation.clone()),
-        behind: is_behind(span_s, report.closing_lag_us),
-    }
+        behind: None,
+    };
+    point.behind = is_behind(&point);
+    point
 }
 
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not below 0, and not for years")]
+fn micros(time_s: f64) -> u64 {
+    (time_s * 1e6).round().max(0.0) as u64
+}
+
+/// By what is in the point, so that a reader of `sweep.json` can judge again.
 #[expect(clippy::cast_precision_loss, reason = "a part of a duration")]
-fn is_behind(span_s: Option<f64>, closing_lag_us: Option<u64>) -> Option<bool> {
-    let span_s = span_s.filter(|span_s| *span_s >= SHORTEST_SPAN_S)?;
-    Some(closing_lag_us? as f64 / 1e6 > BEHIND * span_s)
+fn is_behind(point: &SweepPoint) -> Option<bool> {
+    let span_s = point.arrival_span_s.filter(|span_s| *span_s >= SHORTEST_SPAN_S)?;
+    let is_late = |lag_us: u64| lag_us as f64 / 1e6 > BEHIND * span_s;
+    // The own lag leaves out what a call waits for the ones before it, which is all of the backlog where each waits for one. It
+    // counts where it lasted to the end, and beyond one call: to wait for a single slow answer is latency.
+    let waited_us = point.dispatch_lag_us.p95.unwrap_or(0).min(point.finished_after_due_us.unwrap_or(0));
+    let beyond_a_call_us = waited_us.saturating_sub(point.longest_call_us.unwrap_or(0));
+    Some(is_late(point.closing_lag_us?) || is_late(beyond_a_call_us))
 }
 
 fn knee(points: &[SweepPoint]) -> Option<Knee> {
     let first = points.iter().position(|point| point.behind == Some(true))?;
     let kept_up = |point: &&SweepPoint| point.behind == Some(false);
     let behind = &points[first];
-    let unclear = || (Saturated::Unclear, String::new());
-    let (limited_by, reason) =
-        behind.saturation.as_ref().map_or_else(unclear, |found| (found.verdict, found.reason.clone()));
+    let (limited_by, reason) = match &behind.saturation {
+        // The verdict is on the lag without dependencies: a busy master makes calls that wait for each other late without any.
+        Some(found) if found.verdict == Saturated::Neither => (
+            Saturated::Unclear,
+            format!("calls were late only because they waited for others; {}", found.reason),
+        ),
+        Some(found) => (found.verdict, found.reason.clone()),
+        None => (Saturated::Unclear, String::new()),
+    };
     Some(Knee {
         speed: points[..first].iter().rev().find(kept_up).map(|point| point.speed),
         behind_at: behind.speed,
@@ -237,8 +272,34 @@ mod tests {
             (Some(0.0), Some(80_000), None),
             (None, None, None),
         ] {
-            assert_eq!(is_behind(span_s, closing_lag_us), expected, "{span_s:?} {closing_lag_us:?}");
+            let point = SweepPoint { arrival_span_s: span_s, closing_lag_us, ..SweepPoint::default() };
+            assert_eq!(is_behind(&point), expected, "{span_s:?} {closing_lag_us:?}");
         }
+    }
+
+    #[test]
+    fn calls_that_wait_for_each_other_are_behind_together() {
+        let check = |lag_p95_us, finished_after_due_us, longest_call_us, expected| {
+            let point = SweepPoint {
+                arrival_span_s: Some(1.0),
+                closing_lag_us: Some(30),
+                dispatch_lag_us: Distribution { p95: Some(lag_p95_us), ..Distribution::default() },
+                finished_after_due_us: Some(finished_after_due_us),
+                longest_call_us: Some(longest_call_us),
+                ..SweepPoint::default()
+            };
+            assert_eq!(is_behind(&point), Some(expected), "{point:?}");
+        };
+        check(900_000, 950_000, 2_000, true);
+        check(52_001, 60_000, 2_000, true);
+        check(52_000, 60_000, 2_000, false);
+        // One last answer that took long, or never came.
+        check(200, 700_000, 700_000, false);
+        check(200, 700_000, 2_000, false);
+        // What was late has been caught up with.
+        check(300_000, 1_000, 2_000, false);
+        // A stall: what was due then waited for as long as the call that waited longest.
+        check(300_000, 300_000, 290_000, false);
     }
 
     #[test]
@@ -271,6 +332,13 @@ mod tests {
             InFlight,
             &[4.0],
         );
+    }
+
+    #[test]
+    fn a_side_is_not_named_where_calls_waited_for_each_other() {
+        let found = knee(&[point(2.0, Some(true), Saturated::Neither)]).expect("a knee");
+        assert_eq!(found.limited_by, Saturated::Unclear);
+        assert_eq!(found.reason, "calls were late only because they waited for others; at 2");
     }
 
     fn launch(speed: f64) -> Launch {
