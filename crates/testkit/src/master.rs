@@ -7,6 +7,7 @@
 mod model;
 mod script;
 
+use std::fmt;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -44,11 +45,23 @@ struct Shared {
     stopping: AtomicBool,
 }
 
-#[derive(Debug)]
 struct State {
     model: Model,
     script: Script,
+    hear: Option<Box<Hear>>,
 }
+
+impl fmt::Debug for State {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("State")
+            .field("model", &self.model)
+            .field("script", &self.script)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What is told of each request: the number of its connection, from 0, and the request.
+type Hear = dyn FnMut(usize, &Request<'_>) + Send;
 
 impl StandIn {
     /// A master of this dialect, on a free port of the loopback interface.
@@ -65,7 +78,7 @@ impl StandIn {
         let shared = Arc::new(Shared {
             dialect,
             style,
-            state: Mutex::new(State { model: Model::new(dialect, settings), script }),
+            state: Mutex::new(State { model: Model::new(dialect, settings), script, hear: None }),
             streams: Mutex::default(),
             answered: AtomicU64::new(0),
             stopping: AtomicBool::new(false),
@@ -90,6 +103,11 @@ impl StandIn {
     /// What goes wrong from now on.
     pub fn set_script(&self, script: Script) {
         self.shared.state().script = script;
+    }
+
+    /// Tells every request from now on to this, in the order in which they are dealt with.
+    pub fn hear(&self, hear: impl FnMut(usize, &Request<'_>) + Send + 'static) {
+        self.shared.state().hear = Some(Box::new(hear));
     }
 
     /// How many connections were made to it.
@@ -130,9 +148,13 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
         }
         let Ok(stream) = stream else { continue };
         stream.set_nodelay(true).expect("a socket takes TCP_NODELAY");
-        shared.streams().push(stream.try_clone().expect("a socket can be cloned"));
+        let number = {
+            let mut streams = shared.streams();
+            streams.push(stream.try_clone().expect("a socket can be cloned"));
+            streams.len() - 1
+        };
         let shared = Arc::clone(shared);
-        thread::spawn(move || Served::new(stream, &shared).serve());
+        thread::spawn(move || Served::new(stream, number, &shared).serve());
     }
 }
 
@@ -146,6 +168,7 @@ enum Then {
 /// One connection.
 struct Served<'s> {
     stream: TcpStream,
+    number: usize,
     shared: &'s Shared,
     out: Vec<u8>,
     /// A reply to be sent behind the next one.
@@ -154,8 +177,9 @@ struct Served<'s> {
 }
 
 impl<'s> Served<'s> {
-    fn new(stream: TcpStream, shared: &'s Shared) -> Self {
-        Served { stream, shared, out: Vec::with_capacity(BUFFER_BYTES), held: Vec::new(), stalled: false }
+    fn new(stream: TcpStream, number: usize, shared: &'s Shared) -> Self {
+        let out = Vec::with_capacity(BUFFER_BYTES);
+        Served { stream, number, shared, out, held: Vec::new(), stalled: false }
     }
 
     fn serve(mut self) {
@@ -204,6 +228,9 @@ impl<'s> Served<'s> {
         let out = &mut self.out;
         match decode_request(frame, dialect) {
             Ok(Body { value: request, .. }) => {
+                if let Some(hear) = &mut state.hear {
+                    hear(self.number, &request);
+                }
                 let fault = if state.script.is_honest() { None } else { state.script.next(request.rpc()) };
                 answer_request(out, &mut state.model, &request, seq_num, (dialect, style), (fault, now));
                 if let Some(fault) = fault {
