@@ -125,6 +125,7 @@ fn tell_knee(out: &mut impl Write, knee: &Knee) -> io::Result<()> {
         Saturated::Generator => {
             ("the replayer is what limits", "; give it a processor of its own, or use more --replayers")
         }
+        Saturated::Dependencies => ("the calls' dependencies are what limits", ""),
         Saturated::InFlight => ("the calls in flight are what limits", "; allow more --workers"),
         _ => ("what limits is unclear", ""),
     };
@@ -156,6 +157,7 @@ mod tests {
                 "the replayer is what limits (why); give it a processor of its own, or use more --replayers\n",
             ),
             ("in_flight", "the calls in flight are what limits (why); allow more --workers\n"),
+            ("dependencies", "the calls' dependencies are what limits (why)\n"),
             ("unclear", "what limits is unclear (why)\n"),
         ] {
             let knee = json!({ "speed": 1.0, "behind_at": 2.0, "limited_by": limited_by, "reason": "why", "kept_up_later": [] });

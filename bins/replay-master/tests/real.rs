@@ -201,6 +201,30 @@ fn a_master_killed_in_mid_run_fails_the_run() {
     }
 }
 
+/// The launcher stands still meanwhile, so that it finds both ended at once: every call was answered, and yet the master failed.
+#[test]
+fn a_master_that_ends_with_the_last_replayer_fails_the_run() {
+    let run = start(&paced_trace(200, 2_000), VERSIONS[1], &[]);
+    run.wait_for("pids.json", "master");
+    run.signal(Signal::SIGSTOP);
+    run.wait_for("replay.json", "operations");
+    let has_ended = |pid: Pid| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("nobody has waited for it");
+        stat.rsplit(')').next().is_some_and(|rest| rest.starts_with(" Z"))
+    };
+    let replayer = run.pid("replayer");
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !has_ended(replayer) {
+        assert!(Instant::now() < deadline, "the replayer never ends");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    kill(run.pid("master"), Signal::SIGKILL).expect("it runs");
+    run.signal(Signal::SIGCONT);
+    let (code, result) = run.end();
+    assert_eq!((code, &result["success"]), (Some(6), &json!(false)));
+    assert!(result["error"].as_str().is_some_and(|error| error.contains("master")), "{result}");
+}
+
 #[test]
 fn an_interrupt_in_each_phase_leaves_nothing_behind() {
     use Signal::{SIGINT, SIGTERM};
@@ -545,7 +569,13 @@ fn a_running_master_that_ends_leaves_a_result() {
     let pid = Pid::from_raw(i32::try_from(master.pid()).expect("a pid"));
     let code = std::thread::scope(|scope| {
         scope.spawn(|| {
-            std::thread::sleep(Duration::from_millis(1_500));
+            let deadline = Instant::now() + Duration::from_secs(60);
+            // Says how far it is, once some calls have been answered.
+            let log = folder.path().join("out/replayer.log");
+            while !std::fs::read_to_string(&log).is_ok_and(|text| text.contains("replayed ")) {
+                assert!(Instant::now() < deadline, "the replay never begins");
+                std::thread::sleep(Duration::from_millis(10));
+            }
             kill(pid, Signal::SIGKILL).expect("it runs");
         });
         let mut command = Command::new(program());

@@ -36,25 +36,6 @@ fn end(folder: &Path, sweep: Child) -> (Option<i32>, String, Value) {
     (output.status.code(), text, serde_json::from_str(&report).expect("JSON"))
 }
 
-/// Every call is sent the moment the one before it is answered, so none is late by itself; yet 50,000 a second are due.
-#[test]
-fn calls_that_wait_for_each_other_have_a_knee() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let mut trace = Trace::v2(&["a"], 64 << 20);
-    let mut before = Vec::new();
-    for call in 0..6_000 {
-        let more = json!({ "keys": ["k"], "depends_on": before });
-        before = vec![trace.work("a", "BatchExistKey", call * 1_000, more)];
-    }
-    let sweep = start(folder.path(), &trace.unmount("a"), &["--speeds", "1,50"], Stdio::piped());
-    let (code, text, report) = end(folder.path(), sweep);
-    assert_eq!(code, Some(0), "{text}");
-    let knee = &report["knee"];
-    assert_eq!((knee["speed"].as_f64(), knee["behind_at"].as_f64()), (Some(1.0), Some(50.0)), "{report:#}");
-    assert!(text.contains("kept up until speed 1, behind at 50: "), "{text}");
-    assert_ne!(knee["limited_by"], "neither", "{knee}");
-}
-
 /// In the second of three speeds: the first one is kept, the second is a record with its error, the third is not begun.
 #[test]
 fn an_interrupted_sweep_keeps_what_it_found() {

@@ -118,10 +118,55 @@ fn a_sweep_finds_what_a_master_can_do() {
     assert!(text.contains("kept up until speed 1, behind at 40: the master is what limits"), "{text}");
 }
 
+/// Calls in groups of this size, each of which waits for the last one of the group before: none is late by itself.
+fn chain(group: usize, calls: usize, every_us: u64) -> Trace {
+    let mut trace = Trace::v2(&["a"], 64 << 20);
+    let mut ids: Vec<String> = Vec::new();
+    for call in 0..calls {
+        let before: Vec<&String> =
+            (call / group * group).checked_sub(1).map(|last| &ids[last]).into_iter().collect();
+        let more = json!({ "keys": ["k"], "depends_on": before });
+        ids.push(trace.work("a", "BatchExistKey", call as u64 * every_us, more));
+    }
+    trace.unmount("a")
+}
+
+/// One call at a time keeps nobody busy, and is answered some thousand times a second; 50,000 are due.
+#[test]
+fn calls_that_wait_for_each_other_have_a_knee_of_their_own() {
+    let _alone = alone();
+    let [master, replayer] = two_cpus();
+    let arguments = ["--speeds", "1,50", "--master-cpus", &master, "--replay-cpus", &replayer];
+    let (code, text, report) = sweep(&chain(1, 6_000, 1_000), &arguments);
+    assert_eq!(code, Some(0), "{text}");
+    let knee = &report["knee"];
+    assert_eq!((knee["speed"].as_f64(), knee["behind_at"].as_f64()), (Some(1.0), Some(50.0)), "{report:#}");
+    assert_eq!(knee["limited_by"], "dependencies", "{knee}");
+    assert!(
+        text.contains("kept up until speed 1, behind at 50: the calls' dependencies are what limits"),
+        "{text}"
+    );
+}
+
+/// Hundreds at a time take all that a master has, unless something else takes a part of it: a chain is not what limits, nor nothing.
+#[test]
+fn a_busy_master_is_no_wait_for_dependencies() {
+    let _alone = alone();
+    let [master, replayer] = two_cpus();
+    let arguments = ["--speed", "40", "--workers", "512", "--sample-interval", "0.05"];
+    let cpus = ["--master-cpus", &master, "--replay-cpus", &replayer];
+    let ran = run(&chain(400, 60_000, 100), VERSIONS[1], &[&arguments[..], &cpus].concat());
+    ran.succeeded();
+    let saturation = &ran.result()["saturation"];
+    assert!(saturation["reason"].as_str().is_some_and(|text| text.contains("us for others")), "{saturation}");
+    let verdict = saturation["verdict"].as_str();
+    assert!(matches!(verdict, Some("master" | "unclear" | "generator")), "{saturation}");
+}
+
 #[test]
 fn a_sweep_that_cannot_go_on_keeps_what_it_found() {
     let _alone = alone();
-    // The second speed has no due time for what the first one has.
+    // At the first speed the due times are beyond the clock: the second one is never tried.
     let (code, text, report) = sweep(&paced_trace(200, 1_000), &["--speeds", "1e-14,1"]);
     assert_eq!(code, Some(4), "{text}");
     assert_eq!(report["points"].as_array().map(Vec::len), Some(1), "{report}");

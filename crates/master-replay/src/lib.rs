@@ -45,8 +45,8 @@ pub use contract::{
     Trace, TraceError, TraceStats, TraceWriter, Values, Window, WriteTraceError, convert_to_v2, slice_trace,
 };
 pub use driver::{
-    Alone, Barrier, EngineReport, HeartbeatSummary, Pinged, Progress, ReplayError, ReplayOptions, Replayed,
-    replay,
+    Alone, Barrier, EngineReport, EngineTimes, HeartbeatSummary, Pinged, Progress, ReplayError,
+    ReplayOptions, Replayed, replay,
 };
 pub use launcher::{
     Drive, DriveError, DriveOptions, DrivePart, Knee, Launch, LaunchError, Launched, MasterSettings,

@@ -223,6 +223,36 @@ fn every_client_is_pinged_once_more_at_the_end() {
     assert_eq!((replayed.heartbeats.rpc_calls, replayed.heartbeats.is_healthy()), (2, false));
 }
 
+/// The master stands still in setup, then in the workload, then for ever: each silence is of its phase, and what is said of the
+/// workload is of the workload.
+#[test]
+fn times_are_told_of_the_workload_alone_too() {
+    let silences = |script: &str| {
+        let replayed = run(&lifecycle(), script, &options()).expect("replayed");
+        let engine = replayed.engine;
+        assert!(engine.workload.cpu_ns > 0 && engine.workload.cpu_ns < engine.times.cpu_ns, "{engine:?}");
+        (engine.times.silent_us / 1_000, engine.workload.silent_us / 1_000)
+    };
+    let (whole_ms, workload_ms) = silences("MountSegment 1 delay 220");
+    assert!(whole_ms >= 220 && workload_ms < 220, "{whole_ms} {workload_ms}");
+    let (whole_ms, workload_ms) = silences("BatchExistKey 1 delay 220");
+    assert!(whole_ms >= 220 && workload_ms >= 220, "{whole_ms} {workload_ms}");
+    // No reply ends that one: the call has had its time.
+    let (whole_ms, workload_ms) = silences("BatchExistKey 1 swallow\nUnmountSegment 1 swallow");
+    assert!(whole_ms >= workload_ms + 400 && workload_ms >= 400, "{whole_ms} {workload_ms}");
+}
+
+/// Where nothing is asked, nobody is silent.
+#[test]
+fn a_silence_ends_with_the_call_that_was_given_up() {
+    let replayed = run(&reads_every(900_000, 2), "BatchExistKey 1 swallow", &options()).expect("replayed");
+    let silent_ms = replayed.engine.times.silent_us / 1_000;
+    assert!(
+        (400..900).contains(&silent_ms),
+        "{silent_ms} ms of a call that has 400 ms, and 500 ms without one"
+    );
+}
+
 /// The clock is watched before a call is due, and not at all if that is turned off.
 #[test]
 fn spinning_is_measured_and_can_be_turned_off() {
@@ -232,8 +262,8 @@ fn spinning_is_measured_and_can_be_turned_off() {
         options.spin = Duration::from_micros(spin_us);
         let replayed = run(&trace, "", &options).expect("replayed");
         let engine = &replayed.engine;
-        assert_eq!(engine.spin_ns > 5_000_000, spins, "{engine:?}");
-        assert!(engine.spin_ns <= engine.cpu_ns + 50_000_000, "{engine:?}");
+        assert_eq!(engine.times.spin_ns > 5_000_000, spins, "{engine:?}");
+        assert!(engine.times.spin_ns <= engine.times.cpu_ns + 50_000_000, "{engine:?}");
         assert!(engine.sleeps >= 40 && engine.writes >= 40 && engine.reads >= 40, "{engine:?}");
         assert!(engine.unread_us.p50.is_some() && engine.write_us.p50.is_some(), "{engine:?}");
     }

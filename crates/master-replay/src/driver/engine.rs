@@ -14,8 +14,8 @@ use super::clients::{self, Clients, Mounted, Segments};
 use super::heartbeat::{Heartbeats, Signals};
 use super::lane::{self, Lane};
 use super::sleep::{Alarms, Sockets, wake_precisely};
-use super::{Alone, Barrier, EngineReport, Progress, ReplayError, ReplayOptions, Replayed};
-use crate::contract::{Dialect, Event, Op, Trace};
+use super::{Alone, Barrier, EngineReport, EngineTimes, Progress, ReplayError, ReplayOptions, Replayed};
+use crate::contract::{Dialect, Event, Op, Phase, Trace};
 use crate::outcome::{Distribution, KeyStatus, Outcomes};
 use crate::schedule::{Scheduler, Step};
 
@@ -182,7 +182,7 @@ fn replay_one(
     wake_precisely();
     let origin = barrier.origin().map_err(ReplayError::Meeting)?;
     std::thread::sleep(origin.saturating_duration_since(Instant::now()));
-    let (cpu_before, waited_before) = (process_cpu_ns(), processor_wait_ns());
+    let before = usage(EngineTimes::default());
     let origin_monotonic_us = monotonic_us(origin);
     let signals = Arc::clone(&cast.heartbeats.signals);
     signals.replaying.store(is_measured, Ordering::Release);
@@ -216,9 +216,7 @@ fn replay_one(
     let Engine { outcomes, segments, unanswered, mut report, unread_us, write_us, .. } = engine;
     report.unread_us = Distribution::of_histogram(&unread_us);
     report.write_us = Distribution::of_histogram(&write_us);
-    report.cpu_ns = process_cpu_ns().saturating_sub(cpu_before);
-    report.processor_wait_ns =
-        processor_wait_ns().zip(waited_before).map(|(after, before)| after.saturating_sub(before));
+    report.times = usage(report.times).since(&before);
     if let Some(present) = cast.present.last_mut() {
         present.mounted.extend(segments.into_values().chain(unanswered));
     }
@@ -247,6 +245,7 @@ impl Engine<'_, '_> {
         let mut sockets = Sockets::new(streams);
         let first = self.trace.event(0).phase();
         self.outcomes.begin_phase(first, 0);
+        let (mut phase, mut begun) = (first, usage(self.report.times));
         let mut next_look = self.origin;
         loop {
             let now_us = self.now_us();
@@ -255,12 +254,17 @@ impl Engine<'_, '_> {
                     self.dispatch(event, now_us, streams);
                     continue;
                 }
-                Step::Done => return barrier.end(self.now_us()).map_err(ReplayError::Meeting),
+                Step::Done => {
+                    self.end_phase(phase, &begun);
+                    return barrier.end(self.now_us()).map_err(ReplayError::Meeting);
+                }
                 Step::PhaseEnded(_) => {
                     self.flush(streams, 0);
+                    self.end_phase(phase, &begun);
                     let origin_us = barrier.next_phase(self.now_us()).map_err(ReplayError::Meeting)?;
-                    let phase = self.scheduler.begin_phase(origin_us);
+                    phase = self.scheduler.begin_phase(origin_us);
                     self.outcomes.begin_phase(phase, origin_us);
+                    begun = usage(self.report.times);
                     continue;
                 }
                 Step::SleepUntil(due_us) => Some(due_us),
@@ -278,6 +282,13 @@ impl Engine<'_, '_> {
             if looks {
                 self.look(cancel, Instant::now())?;
             }
+        }
+    }
+
+    fn end_phase(&mut self, phase: Phase, begun: &EngineTimes) {
+        self.note_saturation(self.now_us(), false);
+        if phase == Phase::Workload {
+            self.report.workload = usage(self.report.times).since(begun);
         }
     }
 
@@ -303,7 +314,7 @@ impl Engine<'_, '_> {
             (None, Some(lag_us)) => self.saturation = Some(Saturated::new(now_us, lag_us)),
             (Some(saturated), Some(lag_us)) => saturated.look(now_us, lag_us),
             (Some(saturated), None) => {
-                self.report.saturated_us += now_us.saturating_sub(saturated.since_us);
+                self.report.times.saturated_us += now_us.saturating_sub(saturated.since_us);
                 self.saturation = None;
             }
             (None, None) => {}
@@ -426,7 +437,7 @@ impl Engine<'_, '_> {
                 break;
             }
         }
-        self.report.spin_ns += nanoseconds(spun.elapsed());
+        self.report.times.spin_ns += nanoseconds(spun.elapsed());
         Ok(())
     }
 
@@ -473,17 +484,20 @@ impl Engine<'_, '_> {
     fn note_replies(&mut self, replies: u64) {
         let now = Instant::now();
         if replies > 0 {
-            let in_flight = self.scheduler.running() > 0;
-            let since = std::mem::replace(&mut self.quiet_since, in_flight.then_some(now));
-            let quiet = since.map_or(Duration::ZERO, |since| now.duration_since(since));
-            if quiet >= SILENCE {
-                self.report.silent_us += microseconds(quiet);
-            }
+            self.end_silence(now);
+            self.quiet_since = (self.scheduler.running() > 0).then_some(now);
         }
         if let Some(last) = self.last_read.replace(now).filter(|_| replies > 0) {
             let each = nanoseconds(now.duration_since(last)) / replies;
             // A moving average over some tens of reads: it follows the master and forgives a hiccup.
             self.reply_ns = if self.reply_ns == 0 { each } else { (self.reply_ns * 15 + each) / 16 };
+        }
+    }
+
+    fn end_silence(&mut self, now: Instant) {
+        let quiet = self.quiet_since.take().map_or(Duration::ZERO, |since| now.duration_since(since));
+        if quiet >= SILENCE {
+            self.report.times.silent_us += microseconds(quiet);
         }
     }
 
@@ -562,6 +576,10 @@ impl Engine<'_, '_> {
     fn release(&mut self, event: u32) {
         self.finished += 1;
         self.scheduler.finish(event);
+        // Nothing is waited for any more, also where no reply came.
+        if self.scheduler.running() == 0 {
+            self.end_silence(Instant::now());
+        }
     }
 
     /// Every call in flight on a connection that broke has failed.
@@ -610,6 +628,11 @@ fn nanoseconds(time: Duration) -> u64 {
 
 fn clock_ns(clock: ClockId) -> u64 {
     clock_gettime(clock).map_or(0, |time| nanoseconds(time.into()))
+}
+
+/// These times, with what the kernel counts as it is now.
+fn usage(times: EngineTimes) -> EngineTimes {
+    EngineTimes { cpu_ns: process_cpu_ns(), processor_wait_ns: processor_wait_ns(), ..times }
 }
 
 fn process_cpu_ns() -> u64 {

@@ -430,3 +430,25 @@ impl Sweeps<'_> {
 fn parts_step(parts: usize) -> u32 {
     u32::try_from(parts).unwrap_or(u32::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stopped(threads: Vec<JoinHandle<Found>>) -> HeartbeatSummary {
+        let mut heartbeats = Heartbeats::default();
+        (heartbeats.threads, heartbeats.clients) = (threads, 2);
+        heartbeats.stop(&ReplayOptions::default(), Instant::now(), true).0
+    }
+
+    #[test]
+    fn heartbeats_that_end_early_are_a_failure() {
+        let found = || Found { rpc_calls: 3, ..Found::default() };
+        let summary = stopped(vec![thread::spawn(found)]);
+        assert_eq!((summary.rpc_calls, summary.is_healthy()), (3, true));
+        let broken = thread::spawn(|| panic!("as it should in this test"));
+        let summary = stopped(vec![broken, thread::spawn(found)]);
+        assert_eq!((summary.rpc_calls, summary.failed_calls, summary.is_healthy()), (3, 0, false));
+        assert_eq!(summary.first_error.as_deref(), Some("the heartbeats ended before the replay did"));
+    }
+}

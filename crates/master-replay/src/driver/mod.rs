@@ -174,11 +174,11 @@ impl ReplayError {
     }
 }
 
-/// What the replayer itself did, which says whether its own times can be trusted.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+/// Where the replayer's time went in a part of a replay.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct EngineReport {
-    /// Processor time of the timed part, all threads of the process.
+pub struct EngineTimes {
+    /// Processor time, all threads of the process.
     pub cpu_ns: u64,
     /// Time spent watching the clock instead of sleeping, by the clock: processor time, but for what others took of it.
     pub spin_ns: u64,
@@ -186,6 +186,23 @@ pub struct EngineReport {
     /// the kernel does not count it.
     #[serde(default)]
     pub processor_wait_ns: Option<u64>,
+    /// Time during which as many calls were in flight as may be and another was overdue.
+    pub saturated_us: u64,
+    /// Time in which the master had calls to answer and said nothing for 0.1 s or more.
+    #[serde(default)]
+    pub silent_us: u64,
+}
+
+/// What the replayer itself did, which says whether its own times can be trusted.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct EngineReport {
+    /// Where its time went, from the origin to the end.
+    #[serde(flatten)]
+    pub times: EngineTimes,
+    /// Where its time went in the workload.
+    #[serde(default)]
+    pub workload: EngineTimes,
     /// How often it slept.
     pub sleeps: u64,
     /// How often sockets were read.
@@ -206,11 +223,6 @@ pub struct EngineReport {
     pub read_delay_max_us: u64,
     /// All those times together.
     pub read_delay_total_us: u64,
-    /// Time during which as many calls were in flight as may be and another was overdue.
-    pub saturated_us: u64,
-    /// Time in which the master had calls to answer and said nothing for 0.1 s or more.
-    #[serde(default)]
-    pub silent_us: u64,
     /// Connections that broke.
     pub broken_connections: u64,
 }
@@ -271,11 +283,37 @@ pub trait Barrier {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Alone;
 
+impl EngineTimes {
+    /// What was added since then.
+    pub(crate) fn since(&self, before: &EngineTimes) -> EngineTimes {
+        EngineTimes {
+            cpu_ns: self.cpu_ns.saturating_sub(before.cpu_ns),
+            spin_ns: self.spin_ns.saturating_sub(before.spin_ns),
+            processor_wait_ns: self
+                .processor_wait_ns
+                .zip(before.processor_wait_ns)
+                .map(|(after, before)| after.saturating_sub(before)),
+            saturated_us: self.saturated_us.saturating_sub(before.saturated_us),
+            silent_us: self.silent_us.saturating_sub(before.silent_us),
+        }
+    }
+
+    /// Processor times of several replayers add up; all of them wait for the same master.
+    fn add(&mut self, other: &EngineTimes) {
+        self.cpu_ns += other.cpu_ns;
+        self.spin_ns += other.spin_ns;
+        self.processor_wait_ns =
+            self.processor_wait_ns.zip(other.processor_wait_ns).map(|(one, more)| one + more);
+        self.saturated_us = self.saturated_us.max(other.saturated_us);
+        self.silent_us = self.silent_us.max(other.silent_us);
+    }
+}
+
 impl EngineReport {
     /// Adds what another replayer of the same trace did.
     pub fn add(&mut self, other: &EngineReport) {
-        self.cpu_ns += other.cpu_ns;
-        self.spin_ns += other.spin_ns;
+        self.times.add(&other.times);
+        self.workload.add(&other.workload);
         self.sleeps += other.sleeps;
         self.reads += other.reads;
         self.writes += other.writes;
@@ -284,10 +322,6 @@ impl EngineReport {
         self.read_delays += other.read_delays;
         self.read_delay_max_us = self.read_delay_max_us.max(other.read_delay_max_us);
         self.read_delay_total_us += other.read_delay_total_us;
-        self.saturated_us = self.saturated_us.max(other.saturated_us);
-        self.silent_us = self.silent_us.max(other.silent_us);
-        self.processor_wait_ns =
-            self.processor_wait_ns.zip(other.processor_wait_ns).map(|(one, more)| one + more);
         self.broken_connections += other.broken_connections;
     }
 }

@@ -7,6 +7,7 @@ mod master;
 mod metrics;
 mod network;
 mod result;
+mod saturation;
 mod sweep;
 mod watch;
 mod window;
@@ -37,8 +38,9 @@ use watch::{Recorder, is_alive};
 
 pub use drive::{Drive, DriveError, DriveOptions, DrivePart, ReplayReport};
 pub use network::enter_private_network;
+pub use saturation::{Saturated, Saturation};
 pub use sweep::{Knee, Sweep, SweepPoint, SweepReport};
-pub use window::{Saturated, Saturation, WorkloadProcess};
+pub use window::WorkloadProcess;
 
 /// Which master is replayed against.
 #[derive(Clone, Debug, PartialEq, Eq)]

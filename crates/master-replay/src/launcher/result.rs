@@ -8,8 +8,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::drive::ReplayReport;
+use super::saturation::{Evidence, Saturation, Waits, micros};
 use super::watch::Recorder;
-use super::window::{self, Evidence, Saturation, Window, WorkloadProcess};
+use super::window::{self, Window, WorkloadProcess};
 use super::{LaunchError, Launched, Ready, Session, describe, last_line, system, write_json};
 
 impl Session<'_> {
@@ -89,18 +90,19 @@ impl Session<'_> {
         let cpus = self.launch.master_cpus.as_ref().map_or_else(all, CpuSet::len);
         let threads = cpus.min(self.launch.rpc_threads() as usize);
         let duration_ns = (duration_us as f64 * 1_000.0).max(1.0);
+        let engine = &report.replayer.workload;
         Saturation::judge(&Evidence {
             lag_p99_us: report.own_lag_us.p99.unwrap_or(0),
+            chained_us: Waits::of(report).beyond_a_call_us(),
+            span_us: report.traffic.as_ref().map_or(0, |traffic| micros(traffic.arrival_span_s)),
             duration_us,
-            saturated_us: report.replayer.saturated_us,
+            saturated_us: engine.saturated_us,
             // Sampled where the workload is long enough, else as the replayer counted it itself.
-            replayer_cores: replayer.mean_cpu_cores.or(Some(
-                report.replayer.cpu_ns as f64 / (report.summary.elapsed_us as f64 * 1_000.0).max(1.0),
-            )),
+            replayer_cores: replayer.mean_cpu_cores.or(Some(engine.cpu_ns as f64 / duration_ns)),
             replayers: f64::from(self.launch.replayers.get()),
-            spin_cores: report.replayer.spin_ns as f64 / duration_ns,
-            waited_cores: report.replayer.processor_wait_ns.unwrap_or(0) as f64 / duration_ns,
-            silent_us: report.replayer.silent_us,
+            spin_cores: engine.spin_ns as f64 / duration_ns,
+            waited_cores: engine.processor_wait_ns.unwrap_or(0) as f64 / duration_ns,
+            silent_us: engine.silent_us,
             master_cores: master.mean_cpu_cores,
             master_threads: threads as f64,
         })

@@ -5,7 +5,7 @@ use std::thread;
 use cpu_placement::CancelToken;
 use serde::{Deserialize, Serialize};
 
-use super::window::{Saturated, Saturation};
+use super::saturation::{Saturated, Saturation, Waits, is_behind, micros};
 use super::{Launch, LaunchError, Launched, create_folder, describe, drive};
 use crate::outcome::Distribution;
 
@@ -60,7 +60,7 @@ pub struct Knee {
     pub speed: Option<f64>,
     /// The first speed that was not kept up with.
     pub behind_at: f64,
-    /// Who was the bottleneck there; unclear where calls were late only because they waited for each other.
+    /// Who was the bottleneck there.
     pub limited_by: Saturated,
     /// What that is read from.
     pub reason: String,
@@ -77,9 +77,6 @@ pub struct SweepReport {
     /// Where the trace became too fast, if it did.
     pub knee: Option<Knee>,
 }
-
-/// A replay that is this part of the due times behind at their end has done fewer than 95 % of what was due by then.
-const BEHIND: f64 = 0.05;
 
 /// Within a shorter time a hiccup of a few ms is as much as falling behind.
 const SHORTEST_SPAN_S: f64 = 0.1;
@@ -185,9 +182,8 @@ fn folder_of(speed: f64) -> String {
 fn point_of(speed: f64, folder: String, launched: &Launched) -> SweepPoint {
     let report = &launched.report;
     let workload = report.summary.phases.get("workload").and_then(|phase| phase.operations.as_ref());
-    let operations = || workload.into_iter().flatten().map(|(_, found)| found);
-    let most = operations().max_by_key(|found| found.planned_calls);
-    let lags = operations().map(|found| found.dispatch_lag_us);
+    let most = workload.into_iter().flatten().map(|(_, found)| found).max_by_key(|found| found.planned_calls);
+    let waits = Waits::of(report);
     let traffic = report.traffic.as_ref();
     let completed = traffic.and_then(|traffic| traffic.mean_per_second).map(|means| means.completed_calls);
     let mut point = SweepPoint {
@@ -202,46 +198,34 @@ fn point_of(speed: f64, folder: String, launched: &Launched) -> SweepPoint {
         scheduled_to_completion_us: most.map(|found| found.scheduled_to_completion_us).unwrap_or_default(),
         own_lag_us: report.own_lag_us,
         closing_lag_us: report.closing_lag_us,
-        dispatch_lag_us: lags.max_by_key(|lag| lag.p95).unwrap_or_default(),
-        finished_after_due_us: traffic.map(|traffic| micros(traffic.duration_s - traffic.arrival_span_s)),
-        longest_call_us: operations().filter_map(|found| found.client_call_latency_us.max).max(),
+        dispatch_lag_us: waits.dispatch_lag_us,
+        finished_after_due_us: waits.finished_after_due_us,
+        longest_call_us: waits.longest_call_us,
         saturation: Some(launched.saturation.clone()),
         behind: None,
     };
-    point.behind = is_behind(&point);
+    point.behind = has_fallen_behind(&point);
     point
 }
 
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not below 0, and not for years")]
-fn micros(time_s: f64) -> u64 {
-    (time_s * 1e6).round().max(0.0) as u64
-}
-
 /// By what is in the point, so that a reader of `sweep.json` can judge again.
-#[expect(clippy::cast_precision_loss, reason = "a part of a duration")]
-fn is_behind(point: &SweepPoint) -> Option<bool> {
-    let span_s = point.arrival_span_s.filter(|span_s| *span_s >= SHORTEST_SPAN_S)?;
-    let is_late = |lag_us: u64| lag_us as f64 / 1e6 > BEHIND * span_s;
-    // The own lag leaves out what a call waits for the ones before it, which is all of the backlog where each waits for one. It
-    // counts where it lasted to the end, and beyond one call: to wait for a single slow answer is latency.
-    let waited_us = point.dispatch_lag_us.p95.unwrap_or(0).min(point.finished_after_due_us.unwrap_or(0));
-    let beyond_a_call_us = waited_us.saturating_sub(point.longest_call_us.unwrap_or(0));
-    Some(is_late(point.closing_lag_us?) || is_late(beyond_a_call_us))
+fn has_fallen_behind(point: &SweepPoint) -> Option<bool> {
+    let span_us = micros(point.arrival_span_s.filter(|span_s| *span_s >= SHORTEST_SPAN_S)?);
+    let waits = Waits {
+        dispatch_lag_us: point.dispatch_lag_us,
+        finished_after_due_us: point.finished_after_due_us,
+        longest_call_us: point.longest_call_us,
+    };
+    Some(is_behind(point.closing_lag_us?, span_us) || is_behind(waits.beyond_a_call_us(), span_us))
 }
 
 fn knee(points: &[SweepPoint]) -> Option<Knee> {
     let first = points.iter().position(|point| point.behind == Some(true))?;
     let kept_up = |point: &&SweepPoint| point.behind == Some(false);
     let behind = &points[first];
-    let (limited_by, reason) = match &behind.saturation {
-        // The verdict is on the lag without dependencies: a busy master makes calls that wait for each other late without any.
-        Some(found) if found.verdict == Saturated::Neither => (
-            Saturated::Unclear,
-            format!("calls were late only because they waited for others; {}", found.reason),
-        ),
-        Some(found) => (found.verdict, found.reason.clone()),
-        None => (Saturated::Unclear, String::new()),
-    };
+    let unclear = || (Saturated::Unclear, String::new());
+    let (limited_by, reason) =
+        behind.saturation.as_ref().map_or_else(unclear, |found| (found.verdict, found.reason.clone()));
     Some(Knee {
         speed: points[..first].iter().rev().find(kept_up).map(|point| point.speed),
         behind_at: behind.speed,
@@ -273,7 +257,7 @@ mod tests {
             (None, None, None),
         ] {
             let point = SweepPoint { arrival_span_s: span_s, closing_lag_us, ..SweepPoint::default() };
-            assert_eq!(is_behind(&point), expected, "{span_s:?} {closing_lag_us:?}");
+            assert_eq!(has_fallen_behind(&point), expected, "{span_s:?} {closing_lag_us:?}");
         }
     }
 
@@ -288,7 +272,7 @@ mod tests {
                 longest_call_us: Some(longest_call_us),
                 ..SweepPoint::default()
             };
-            assert_eq!(is_behind(&point), Some(expected), "{point:?}");
+            assert_eq!(has_fallen_behind(&point), Some(expected), "{point:?}");
         };
         check(900_000, 950_000, 2_000, true);
         check(52_001, 60_000, 2_000, true);
@@ -332,13 +316,6 @@ mod tests {
             InFlight,
             &[4.0],
         );
-    }
-
-    #[test]
-    fn a_side_is_not_named_where_calls_waited_for_each_other() {
-        let found = knee(&[point(2.0, Some(true), Saturated::Neither)]).expect("a knee");
-        assert_eq!(found.limited_by, Saturated::Unclear);
-        assert_eq!(found.reason, "calls were late only because they waited for others; at 2");
     }
 
     fn launch(speed: f64) -> Launch {

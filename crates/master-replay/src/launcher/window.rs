@@ -1,4 +1,4 @@
-//! What the samples say of the workload, and who was the bottleneck.
+//! What the samples say of the workload.
 
 use std::collections::BTreeMap;
 
@@ -101,107 +101,6 @@ pub(super) fn evictions(rows: &[MetricsRow], window: Window) -> (Value, bool) {
     (evictions, observed)
 }
 
-/// Which side could not do more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum Saturated {
-    /// Every call was sent about when it was due.
-    Neither,
-    /// The master had no processor time left, or stood still.
-    Master,
-    /// The replayer had no processor time left, or others took it: its times say little about the master.
-    Generator,
-    /// The calls in flight were used up while both had processor time left: allow more of them.
-    InFlight,
-    /// Calls were late, and nothing measured says why: also where the master's processor time is not known, because it is not ours
-    /// or the workload was too short to see it, or lies between what tells one side from the other.
-    Unclear,
-}
-
-/// Who was the bottleneck, and why that is thought.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct Saturation {
-    /// Which side.
-    pub verdict: Saturated,
-    /// What that is read from.
-    pub reason: String,
-}
-
-/// What the judgement is made from.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Evidence {
-    pub(super) lag_p99_us: u64,
-    pub(super) duration_us: u64,
-    pub(super) saturated_us: u64,
-    /// Of all replayers.
-    pub(super) replayer_cores: Option<f64>,
-    pub(super) replayers: f64,
-    pub(super) spin_cores: f64,
-    /// How many cores the replayers could have used more, had nothing else used them.
-    pub(super) waited_cores: f64,
-    /// Time in which the master answered nothing.
-    pub(super) silent_us: u64,
-    pub(super) master_cores: Option<f64>,
-    pub(super) master_threads: f64,
-}
-
-/// A lag below this is what a sleep costs.
-const LAG_OF_A_SLEEP_US: u64 = 1_000;
-
-/// A process above this part of the processors it can use has none left.
-const BUSY: f64 = 0.85;
-
-/// A replayer that had to wait for its processor for more than this part of the time had too little of it, however little it used.
-const TAKEN: f64 = 0.15;
-
-/// A master that answered nothing for more than this part of the time, and for half of that in which all calls were in flight, stood
-/// still.
-const STILL: f64 = 0.1;
-
-impl Saturation {
-    #[expect(clippy::cast_precision_loss, reason = "parts of a duration")]
-    pub(super) fn judge(evidence: &Evidence) -> Self {
-        let Evidence { lag_p99_us, duration_us, saturated_us, .. } = *evidence;
-        // Watching the clock uses the processor, but only while nothing else is to be done.
-        let replayers = evidence.replayers.max(1.0);
-        let replayer =
-            evidence.replayer_cores.map(|cores| (cores - evidence.spin_cores).max(0.0) / replayers);
-        let waited = evidence.waited_cores / replayers;
-        let share = |time_us: u64| if duration_us == 0 { 0.0 } else { time_us as f64 / duration_us as f64 };
-        let silent = share(evidence.silent_us);
-        let master = evidence.master_cores.map(|cores| cores / evidence.master_threads.max(1.0));
-        let part =
-            |part: Option<f64>| part.map_or("unknown".to_owned(), |part| format!("{:.0} %", part * 100.0));
-        let saturated = share(saturated_us);
-        let mut facts = format!(
-            "lag without dependencies p99 {lag_p99_us} us; all calls in flight for {:.0} % of the workload; replayer at {} of its core; master at {} of its threads",
-            saturated * 100.0,
-            part(replayer),
-            part(master),
-        );
-        if waited > TAKEN {
-            facts.push_str(&format!("; the replayer waited for its core for {:.0} %", waited * 100.0));
-        }
-        if silent > 0.0 {
-            facts.push_str(&format!("; the master answered nothing for {:.0} %", silent * 100.0));
-        }
-        let verdict = if lag_p99_us <= LAG_OF_A_SLEEP_US && saturated < 0.1 {
-            Saturated::Neither
-        } else if waited > TAKEN || replayer.is_some_and(|part| part > BUSY) {
-            Saturated::Generator
-        } else if silent > STILL.max(saturated / 2.0) || master.is_some_and(|part| part > BUSY) {
-            Saturated::Master
-        } else if saturated > 0.5 && master.is_some_and(|part| part < BUSY / 2.0) {
-            Saturated::InFlight
-        } else {
-            Saturated::Unclear
-        };
-        Saturation { verdict, reason: facts }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::watch::Usage;
@@ -259,52 +158,5 @@ mod tests {
         assert_eq!(found.mean_cpu_cores, Some(0.5));
         assert_eq!(process(&rows[..2], "master", WINDOW).mean_cpu_cores, None);
         assert_eq!(process(&rows, "replayer", WINDOW), WorkloadProcess::default());
-    }
-
-    #[test]
-    fn who_was_saturated() {
-        let base = Evidence {
-            lag_p99_us: 50_000,
-            duration_us: 1_000_000,
-            saturated_us: 950_000,
-            replayer_cores: Some(0.2),
-            replayers: 1.0,
-            spin_cores: 0.0,
-            waited_cores: 0.0,
-            silent_us: 0,
-            master_cores: Some(1.0),
-            master_threads: 1.0,
-        };
-        let check = |evidence: Evidence, verdict: Saturated| {
-            let found = Saturation::judge(&evidence);
-            assert_eq!(found.verdict, verdict, "{}", found.reason);
-        };
-        check(base, Saturated::Master);
-        check(Evidence { replayer_cores: Some(0.95), ..base }, Saturated::Generator);
-        check(Evidence { replayer_cores: Some(0.95), spin_cores: 0.5, ..base }, Saturated::Master);
-        check(Evidence { master_cores: Some(0.1), ..base }, Saturated::InFlight);
-        // Others took the replayer's processor, or the master stood still: more calls in flight would not have helped.
-        check(Evidence { master_cores: Some(0.3), waited_cores: 0.6, ..base }, Saturated::Generator);
-        check(Evidence { master_cores: Some(0.1), silent_us: 800_000, ..base }, Saturated::Master);
-        check(Evidence { master_cores: Some(0.1), silent_us: 200_000, ..base }, Saturated::InFlight);
-        let hiccup = Evidence { master_cores: Some(0.1), saturated_us: 0, silent_us: 90_000, ..base };
-        check(hiccup, Saturated::Unclear);
-        check(Evidence { silent_us: 110_000, ..hiccup }, Saturated::Master);
-        check(
-            Evidence { lag_p99_us: 60, saturated_us: 0, waited_cores: 0.6, silent_us: 9, ..base },
-            Saturated::Neither,
-        );
-        // Several replayers have several cores, and watch as many clocks.
-        check(Evidence { replayer_cores: Some(3.8), replayers: 4.0, ..base }, Saturated::Generator);
-        check(
-            Evidence { replayer_cores: Some(3.8), replayers: 4.0, spin_cores: 3.0, ..base },
-            Saturated::Master,
-        );
-        // Nothing is said of a master that nothing is known of, or that is neither busy nor idle.
-        check(Evidence { master_cores: None, ..base }, Saturated::Unclear);
-        check(Evidence { master_cores: Some(0.6), ..base }, Saturated::Unclear);
-        check(Evidence { saturated_us: 0, master_cores: Some(0.9), ..base }, Saturated::Master);
-        check(Evidence { lag_p99_us: 60, saturated_us: 0, ..base }, Saturated::Neither);
-        check(Evidence { saturated_us: 0, master_cores: Some(0.3), ..base }, Saturated::Unclear);
     }
 }
