@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::check::Builder;
 use super::error::{Fault, TraceError};
-use super::row::Row;
+use super::row::{Layout, Row};
 use super::trace::Trace;
 
 /// How much is read at once. A longer line makes the buffer grow.
@@ -99,6 +99,7 @@ fn grow(buffer: &mut Vec<u8>, max_bytes: usize) -> Option<()> {
 struct Lines {
     number: u64,
     builder: Builder,
+    layout: Layout,
 }
 
 impl Lines {
@@ -107,7 +108,7 @@ impl Lines {
         let mut rows: Vec<Row<'_>> = (0..BATCH_ROWS).map(|_| Row::new()).collect();
         let mut rest = bytes;
         while !rest.is_empty() {
-            let (read, after) = read_batch(&mut rows, rest);
+            let (read, after) = read_batch(&mut rows, rest, &mut self.layout);
             self.builder.warm(read);
             for row in read {
                 self.number += 1;
@@ -124,13 +125,17 @@ impl Lines {
 }
 
 /// Reads lines into rows until there are no more of either, or enough; gives these rows and the bytes that are left.
-fn read_batch<'r, 'a>(rows: &'r mut [Row<'a>], bytes: &'a [u8]) -> (&'r mut [Row<'a>], &'a [u8]) {
+fn read_batch<'r, 'a>(
+    rows: &'r mut [Row<'a>],
+    bytes: &'a [u8],
+    layout: &mut Layout,
+) -> (&'r mut [Row<'a>], &'a [u8]) {
     let mut start = 0;
     let mut read = 0;
     while read < rows.len() && start < bytes.len().min(BATCH_BYTES) {
         let rest = &bytes[start..];
         let length = memchr::memchr(b'\n', rest).unwrap_or(rest.len());
-        rows[read].read(&rest[..length]);
+        rows[read].read(&rest[..length], layout);
         read += 1;
         start += length + 1;
     }

@@ -11,6 +11,8 @@ use super::rule::Rule;
 
 mod plain;
 
+pub(crate) use plain::Layout;
+
 /// Containers that may be nested, the row itself included.
 const MAX_DEPTH: usize = 128;
 
@@ -241,10 +243,10 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// Reads a line. What is wrong with it is kept until its turn comes.
-    pub(crate) fn read(&mut self, line: &'a [u8]) {
+    /// Reads a line; the layout is that of lines before it. What is wrong with the line is kept until its turn comes.
+    pub(crate) fn read(&mut self, line: &'a [u8], layout: &mut Layout) {
         self.clear(line);
-        if self.read_plain(line).is_none() && !self.is_blank() {
+        if self.read_plain(line, layout).is_none() && !self.is_blank() {
             self.fault = self.read_strictly(line).err();
         }
     }

@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use super::check::Builder;
 use super::error::Fault;
-use super::row::Row;
+use super::row::{Layout, Row};
 use super::trace::{Dialect, Event, Op, Phase};
 
 /// The sizes of the objects of a write, one for each key.
@@ -217,6 +217,7 @@ pub enum WriteTraceError {
 pub struct TraceWriter<W> {
     out: W,
     builder: Builder,
+    layout: Layout,
     line: u64,
 }
 
@@ -234,7 +235,7 @@ impl<W: Write> TraceWriter<W> {
         };
         let metadata = metadata.map(|text| format!(",\"metadata\":{text}")).unwrap_or_default();
         let header = format!("{{\"type\":\"master_rpc_trace\",{version}\"time_unit\":\"us\"{metadata}}}");
-        let mut writer = TraceWriter { out, builder: Builder::default(), line: 0 };
+        let mut writer = TraceWriter { out, builder: Builder::default(), layout: Layout::default(), line: 0 };
         // A row cannot span lines, and between JSON tokens a newline is only space.
         writer.row(header.replace('\n', " ").as_bytes())?;
         Ok(writer)
@@ -253,7 +254,7 @@ impl<W: Write> TraceWriter<W> {
 
     fn row(&mut self, text: &[u8]) -> Result<(), WriteTraceError> {
         let mut row = Row::new();
-        row.read(text);
+        row.read(text, &mut self.layout);
         self.builder.row(self.line + 1, &mut row)?;
         self.line += 1;
         self.out.write_all(text)?;

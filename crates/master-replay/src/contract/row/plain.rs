@@ -9,27 +9,82 @@ use super::{Field, Node, Row, Word};
 /// Deep enough for the slices of a write.
 const MAX_DEPTH: usize = 2;
 
+/// What leads to a value is mostly shorter; anything longer is not worth remembering.
+const MAX_LEAD_BYTES: usize = 32;
+
+/// How the rows before were laid out: for each member in turn, the bytes from the end of the value before it to its own value.
+///
+/// Who writes traces writes the members of rows in the same way again and again, and to compare some bytes takes a fraction of the
+/// time in which their meaning is found.
+#[derive(Debug, Default)]
+pub(crate) struct Layout {
+    leads: Vec<(Field, Lead)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Lead {
+    bytes: [u8; MAX_LEAD_BYTES],
+    length: u8,
+}
+
+impl Lead {
+    const NONE: Lead = Lead { bytes: [0; MAX_LEAD_BYTES], length: 0 };
+
+    fn of(bytes: &[u8]) -> Lead {
+        let mut lead = Lead::NONE;
+        if let (Some(room), Ok(length)) = (lead.bytes.get_mut(..bytes.len()), u8::try_from(bytes.len())) {
+            room.copy_from_slice(bytes);
+            lead.length = length;
+        }
+        lead
+    }
+
+    /// Whether this text begins with it; nothing begins with no lead.
+    #[inline]
+    fn begins(&self, text: &[u8]) -> bool {
+        self.length > 0 && text.starts_with(&self.bytes[..usize::from(self.length)])
+    }
+}
+
+impl Layout {
+    fn remember(&mut self, member: usize, field: Field, lead: &[u8]) {
+        let lead = Lead::of(lead);
+        match self.leads.get_mut(member) {
+            Some(known) => *known = (field, lead),
+            // A row has each field once: there are not many.
+            None => self.leads.push((field, lead)),
+        }
+    }
+}
+
 impl<'a> Row<'a> {
     /// Reads a line that is plain. Of any other line a part may have been read.
-    pub(super) fn read_plain(&mut self, line: &'a [u8]) -> Option<()> {
+    pub(super) fn read_plain(&mut self, line: &'a [u8], layout: &mut Layout) -> Option<()> {
         let mut scanner = Scanner { text: std::str::from_utf8(line).ok()?, at: 0 };
-        scanner.take(b'{')?;
+        let mut member = 0;
         loop {
-            let field = Field::of(scanner.string()?)?;
+            let rest = &line[scanner.at..];
+            let field = match layout.leads.get(member) {
+                Some((field, lead)) if lead.begins(rest) => {
+                    scanner.at += usize::from(lead.length);
+                    *field
+                }
+                _ => match scanner.token()? {
+                    b'{' if member == 0 => scanner.lead(member, rest, layout)?,
+                    b',' if member > 0 => scanner.lead(member, rest, layout)?,
+                    b'}' if member > 0 => break,
+                    _ => return None,
+                },
+            };
             // Of metadata, the text is wanted as well.
             if field == Field::Metadata || self.has(field) {
                 return None;
             }
-            scanner.take(b':')?;
             let place = self.tape.len();
             let after = scanner.at;
             self.plain_value(&mut scanner, 0, after)?;
             self.put(field, place);
-            match scanner.token()? {
-                b',' => {}
-                b'}' => break,
-                _ => return None,
-            }
+            member += 1;
         }
         scanner.is_at_end().then_some(())
     }
@@ -96,6 +151,15 @@ impl<'a> Scanner<'a> {
     #[inline]
     fn take(&mut self, wanted: u8) -> Option<()> {
         (self.token()? == wanted).then_some(())
+    }
+
+    /// Reads the name of a member, up to its value; `rest` is the text from the end of what came before.
+    fn lead(&mut self, member: usize, rest: &[u8], layout: &mut Layout) -> Option<Field> {
+        let begin = self.text.len() - rest.len();
+        let field = Field::of(self.string()?)?;
+        self.take(b':')?;
+        layout.remember(member, field, &rest[..self.at - begin]);
+        Some(field)
     }
 
     fn is_at_end(&mut self) -> bool {

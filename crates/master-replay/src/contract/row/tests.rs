@@ -12,9 +12,14 @@ fn seen<'r, 'a>(row: &'r Row<'a>) -> (Vec<Option<Item<'a>>>, &'r [Item<'a>]) {
 
 /// Whether the line is plain.
 fn check(line: &[u8]) -> bool {
+    check_after(&mut Layout::default(), line)
+}
+
+/// The same after lines that were laid out like this: they change nothing.
+fn check_after(layout: &mut Layout, line: &[u8]) -> bool {
     let (mut plain, mut strict) = (Row::new(), Row::new());
     plain.clear(line);
-    if plain.read_plain(line).is_none() {
+    if plain.read_plain(line, layout).is_none() {
         return false;
     }
     let shown = String::from_utf8_lossy(line);
@@ -64,6 +69,26 @@ fn the_unusual_is_left_to_the_strict_reader() {
         assert!(!check(line.as_bytes()), "{line}");
     }
     assert!(!check(b"{\"id\":\"\xff\"}"));
+}
+
+#[test]
+fn a_layout_is_followed_only_as_far_as_it_is_the_same() {
+    let mut layout = Layout::default();
+    let mut check =
+        |line: &str, is_plain| assert_eq!(check_after(&mut layout, line.as_bytes()), is_plain, "{line}");
+    check(r#"{"id":"a","timestamp_us":1,"op":"x"}"#, true);
+    check(r#"{"id":"a","timestamp_us":1,"op":"x"}"#, true);
+    check(r#"{"id":"a","timestamp_us":1}"#, true);
+    check(r#"{"id":"a","timestamp_us":1,"op":"x","keys":["k"]}"#, true);
+    check(r#"{"timestamp_us":1,"id":"a"}"#, true);
+    check(r#"{"id":"a","timestamp_us":1,"id":"b"}"#, false);
+    check(r#"{"id":"a","timestamp_us":1,"op":"x","keys":["k"]}"#, true);
+    check(r#"{"id":"a","timestamp_us":1,"op":"x""#, false);
+    check(r#"{"id":"a","timestamp_us":1,"op":"x","#, false);
+    check(r#"{"id":"a","timestamp_us":1,"op":"x","keys":"#, false);
+    check(r#","timestamp_us":1"#, false);
+    check(&format!(r#"{{"id":"a",{}"op":"x"}}"#, " ".repeat(300)), true);
+    check(&format!(r#"{{"id":"a",{}"op":"x"}}"#, " ".repeat(300)), true);
 }
 
 fn value() -> impl Strategy<Value = String> {
@@ -131,5 +156,13 @@ proptest! {
     #[test]
     fn both_ways_agree(line in line()) {
         check(&line);
+    }
+
+    #[test]
+    fn lines_before_change_nothing(lines in proptest::collection::vec(line(), 1..6)) {
+        let mut layout = Layout::default();
+        for line in lines.iter().chain(&lines) {
+            assert_eq!(check_after(&mut layout, line), check(line), "{}", String::from_utf8_lossy(line));
+        }
     }
 }
