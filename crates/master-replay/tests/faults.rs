@@ -302,6 +302,18 @@ fn replies_of_a_saturated_master_alone_are_left_unread() {
     assert_eq!(read_delays(&reads_every(4_000, 100), &options()), (0, 0));
 }
 
+/// One that has answered everything while its replies were left unread would wait for the replayer.
+#[test]
+fn replies_of_a_fast_master_are_not_left_unread_for_long() {
+    let trace = reads(150_000);
+    let mut options = options();
+    options.in_flight = NonZeroU32::new(256).expect("many");
+    let replayed = run(&trace, "", &options).expect("replayed");
+    let engine = &replayed.engine;
+    let saturated_us = engine.times.saturated_us;
+    assert!(saturated_us > 200_000 && engine.read_delay_total_us < saturated_us / 10, "{engine:?}");
+}
+
 #[test]
 fn a_client_that_cannot_be_registered_stops_the_replay_before_it_begins() {
     let error = run(&reads(1), "ReMountSegment 1 refuse -1", &options()).expect_err("refused");

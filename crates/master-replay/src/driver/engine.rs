@@ -34,7 +34,10 @@ const SATURATED_US: u64 = 100_000;
 
 /// Replies are left unread for at most this part of the time that the master needs for the calls in flight, so that
 /// it never runs out of calls.
-const DELAY_PART: u32 = 2;
+const DELAY_PART: (u64, u64) = (2, 3);
+
+/// A shorter wait costs more than it spares.
+const SHORTEST_DELAY: Duration = Duration::from_micros(20);
 
 /// Everything of a replay that is under way.
 pub(super) struct Engine<'r, 't> {
@@ -57,6 +60,7 @@ pub(super) struct Engine<'r, 't> {
     progress: &'r Progress,
     /// Time per reply, as far as it is known, in ns.
     reply_ns: u64,
+    patience: Patience,
     last_read: Option<Instant>,
     /// How long replies had been there when they were read, in us.
     unread_us: Histogram<u64>,
@@ -96,6 +100,39 @@ impl Saturated {
         if now_us.saturating_sub(self.looked_us) >= SATURATED_US {
             let falls_behind = lag_us > self.lag_us;
             *self = Saturated { looked_us: now_us, lag_us, falls_behind, ..*self };
+        }
+    }
+}
+
+/// How much of the time for which replies may be left unread is used, in parts of [`Patience::FULL`].
+///
+/// That time follows from the time between replies, which a master that has answered everything owes to the wait itself. So a wait that
+/// leaves it too few calls makes the next one shorter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Patience(u64);
+
+impl Default for Patience {
+    fn default() -> Self {
+        Patience(Self::FULL)
+    }
+}
+
+impl Patience {
+    const FULL: u64 = 64;
+
+    /// So many of the calls in flight were answered during a wait.
+    fn after_wait(&mut self, answered: u64, in_flight: u64) {
+        let eighths = answered.saturating_mul(8) / in_flight.max(1);
+        self.0 = match eighths {
+            0..7 => (self.0 + self.0 / 8 + 1).min(Self::FULL),
+            _ => self.0 / 2,
+        };
+    }
+
+    /// So many were answered without a wait that was long enough to be one.
+    fn after_read(&mut self, answered: u64, in_flight: u64) {
+        if answered.saturating_mul(8) < in_flight {
+            self.0 = (self.0 + 1).min(Self::FULL);
         }
     }
 }
@@ -205,6 +242,7 @@ fn replay_one(
         finished: 0,
         progress,
         reply_ns: 0,
+        patience: Patience::default(),
         last_read: None,
         unread_us: Histogram::new(3).map_err(std::io::Error::other)?,
         write_us: Histogram::new(3).map_err(std::io::Error::other)?,
@@ -403,12 +441,18 @@ impl Engine<'_, '_> {
         wake_us: Option<u64>,
         next_look: Instant,
     ) -> Result<(), ReplayError> {
+        let falls_behind = self.saturation.as_ref().is_some_and(|saturated| saturated.falls_behind);
+        let in_flight = u64::from(self.scheduler.running());
         // What has come by then need not be asked for.
-        if self.saturation.as_ref().is_some_and(|saturated| saturated.falls_behind)
-            && self.delay_reading()
-            && self.read(sockets.all(), streams) > 0
-        {
-            return Ok(());
+        if let Some(overslept) = falls_behind.then(|| self.delay_reading()).flatten() {
+            let answered = self.read(sockets.all(), streams);
+            // What a busy machine added says nothing of the master.
+            if !overslept {
+                self.patience.after_wait(answered, in_flight);
+            }
+            if answered > 0 {
+                return Ok(());
+            }
         }
         let spin = self.options.spin;
         // What is due beyond all instants is not due before the next look.
@@ -421,7 +465,10 @@ impl Engine<'_, '_> {
             let instant = |due_us| origin.checked_add(Duration::from_micros(due_us))?.checked_sub(spin);
             let ahead = scheduler.upcoming_us().filter_map(instant);
             if sockets.wait_until(alarms, until, ahead)? {
-                self.read(sockets.readable(), streams);
+                let answered = self.read(sockets.readable(), streams);
+                if falls_behind {
+                    self.patience.after_read(answered, in_flight);
+                }
                 return Ok(());
             }
         }
@@ -441,21 +488,23 @@ impl Engine<'_, '_> {
         Ok(())
     }
 
-    /// Leaves replies unread for a while, so that several are read at once: the master has calls enough meanwhile. Says whether
-    /// it did.
-    fn delay_reading(&mut self) -> bool {
+    /// Leaves replies unread for a while, so that several are read at once: the master has calls enough meanwhile. If it did,
+    /// says whether that took far longer than meant.
+    fn delay_reading(&mut self) -> Option<bool> {
         let busy_ns = self.reply_ns.saturating_mul(u64::from(self.scheduler.running()));
-        let delay = Duration::from_nanos(busy_ns / u64::from(DELAY_PART)).min(self.options.max_read_delay);
-        if delay < Duration::from_micros(20) {
-            return false;
+        let most_ns = (busy_ns / DELAY_PART.1 * DELAY_PART.0).min(nanoseconds(self.options.max_read_delay));
+        let delay = Duration::from_nanos(most_ns / Patience::FULL * self.patience.0);
+        if delay < SHORTEST_DELAY {
+            return None;
         }
         let begun = Instant::now();
         std::thread::sleep(delay);
-        let delayed_us = microseconds(begun.elapsed());
+        let delayed = begun.elapsed();
+        let delayed_us = microseconds(delayed);
         self.report.read_delays += 1;
         self.report.read_delay_total_us += delayed_us;
         self.report.read_delay_max_us = self.report.read_delay_max_us.max(delayed_us);
-        true
+        Some(delayed > 2 * delay + 2 * SHORTEST_DELAY)
     }
 
     /// Reads from these connections; says how many events have finished by that.
@@ -651,5 +700,35 @@ fn monotonic_us(instant: Instant) -> u64 {
     match now.checked_duration_since(instant) {
         Some(ago) => clock_us.saturating_sub(microseconds(ago)),
         None => clock_us.saturating_add(microseconds(instant.duration_since(now))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A wait is as long as it may be while most calls are still unanswered after it, vanishes where the master has answered all,
+    /// and comes back once replies come in small numbers.
+    #[test]
+    fn waits_leave_the_master_calls_to_answer() {
+        let mut patience = Patience::default();
+        for _ in 0..100 {
+            patience.after_wait(160, 256);
+            patience.after_wait(200, 256);
+        }
+        assert_eq!(patience, Patience(Patience::FULL));
+        for _ in 0..7 {
+            patience.after_wait(230, 256);
+        }
+        assert_eq!(patience, Patience(0));
+        patience.after_read(32, 256);
+        assert_eq!(patience, Patience(0));
+        for _ in 0..100 {
+            patience.after_read(31, 256);
+        }
+        assert_eq!(patience, Patience(Patience::FULL));
+        let mut low = Patience(1);
+        (0..40).for_each(|_| low.after_wait(1, 256));
+        assert_eq!(low, Patience(Patience::FULL));
     }
 }
