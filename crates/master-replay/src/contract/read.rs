@@ -201,6 +201,30 @@ mod tests {
         }
     }
 
+    /// Reads this far and then fails.
+    struct Broken<'a>(&'a [u8]);
+
+    impl Read for Broken<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+            match self.0.read(buffer)? {
+                0 => Err(std::io::Error::other("broken")),
+                read => Ok(read),
+            }
+        }
+    }
+
+    #[test]
+    fn what_comes_first_in_the_input_is_reported() {
+        let read = |text: &str| Trace::read(Broken(text.as_bytes()));
+        assert!(matches!(read(&trace(40_000, 0, "key")), Err(TraceError::Read(_))));
+        let fault = read(&trace(40_000, 20_000, "key"));
+        assert!(matches!(&fault, Err(TraceError::Invalid(fault)) if fault.line == Some(20_000)), "{fault:?}");
+        // Nobody waits for the end of an input that is wrong already.
+        let endless = std::io::repeat(b'\n');
+        let fault = Trace::read(trace(40_000, 30_000, "key").as_bytes().chain(endless));
+        assert!(matches!(&fault, Err(TraceError::Invalid(fault)) if fault.line == Some(30_000)), "{fault:?}");
+    }
+
     #[test]
     fn a_line_may_be_longer_than_a_batch() {
         let key = "k".repeat(BATCH_BYTES + 1);
