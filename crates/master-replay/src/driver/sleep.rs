@@ -32,11 +32,16 @@ const ALARMS: usize = 4;
 /// interrupt it.
 const APART: Duration = Duration::from_micros(75);
 
+/// How often the two clocks are read after each other, of which the closest readings count: what is between them, as when another
+/// thread has the processor meanwhile, all alarms would be late.
+const READINGS: usize = 16;
+
 /// Timers that are each set to an instant, for one set of sockets.
 #[derive(Debug)]
 pub(super) struct Alarms {
     timers: [Timer; ALARMS],
-    /// One moment on both clocks, which are the same one with two names.
+    /// One moment on both clocks, which are the same one with two names; the first was read before the second, so that no alarm is
+    /// early.
     instant: Instant,
     monotonic: Duration,
 }
@@ -58,8 +63,17 @@ impl Timer {
 impl Alarms {
     pub(super) fn new() -> io::Result<Self> {
         let timers = [Timer::new()?, Timer::new()?, Timer::new()?, Timer::new()?];
-        let monotonic = clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC)?.into();
-        Ok(Alarms { timers, instant: Instant::now(), monotonic })
+        let read = || -> io::Result<(Duration, Instant, Duration)> {
+            let instant = Instant::now();
+            let monotonic = clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC)?.into();
+            Ok((instant.elapsed(), instant, monotonic))
+        };
+        let mut closest = read()?;
+        for _ in 1..READINGS {
+            closest = closest.min(read()?);
+        }
+        let (_, instant, monotonic) = closest;
+        Ok(Alarms { timers, instant, monotonic })
     }
 
     /// Forgets what is over, whether it rang or nobody waited for it.
