@@ -143,7 +143,9 @@ impl<'a> Reader<'a> {
         self.frames.len()
     }
 
-    /// The place of the innermost value that has begun.
+    /// The place of the innermost value that has begun and is not complete: after a key that of its member, otherwise that of the
+    /// innermost object or array that is open, and of the whole document where none is. What an error is in, the
+    /// [error](ReadError::pointer) says.
     #[must_use]
     pub fn pointer(&self) -> Pointer {
         let inside = matches!(self.next, Next::Value | Next::Nothing);
@@ -349,9 +351,12 @@ impl<'a> Reader<'a> {
 
     fn string(&mut self) -> Result<Text<'a>, ReadError> {
         let start = self.at + 1;
-        let (end, escaped) = self.string_end(start)?;
+        let found = self.string_end(start);
+        let end = found.as_ref().map_or_else(|error| error.offset, |(end, _)| *end);
+        // What comes first is said, so the characters before any other error are looked at, too.
         match std::str::from_utf8(&self.input[start..end]) {
             Ok(raw) => {
+                let (end, escaped) = found?;
                 self.at = end + 1;
                 Ok(Text::new(raw, escaped))
             }
@@ -392,7 +397,7 @@ impl<'a> Reader<'a> {
             0xD800..0xDC00 => {
                 let low = backslash + 6;
                 let paired = self.input.get(low..).is_some_and(|rest| rest.starts_with(b"\\u"))
-                    && (0xDC00..0xE000).contains(&self.unicode_unit(low)?);
+                    && self.unicode_unit(low).is_ok_and(|unit| (0xDC00..0xE000).contains(&unit));
                 if paired { Ok(low + 6) } else { Err(self.error_at(backslash, ReadErrorKind::LoneSurrogate)) }
             }
             0xDC00..0xE000 => Err(self.error_at(backslash, ReadErrorKind::LoneSurrogate)),

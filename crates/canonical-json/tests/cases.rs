@@ -110,11 +110,59 @@ fn refused() {
     check_refused(b"[\"\\udc00\"]", &LoneSurrogate, (2, 1, 3, "/0"));
     check_refused(b"\"\\ud800\\n\"", &LoneSurrogate, (1, 1, 2, ""));
     check_refused(b"\"\\ud800\\ud800\"", &LoneSurrogate, (1, 1, 2, ""));
+    check_refused(br#"["\ud800\u00g0"]"#, &LoneSurrogate, (2, 1, 3, "/0"));
     check_refused(b"\"\t\"", &ControlCharacter { byte: 9 }, (1, 1, 2, ""));
     check_refused(b"\"\xff\"", &InvalidUtf8, (1, 1, 2, ""));
     check_refused(b"[\"\xc3\xa9\xed\xa0\x80\"]", &InvalidUtf8, (4, 1, 4, "/0"));
     check_refused("{\"é\":1,\n \"\\u00e9\":2}".as_bytes(), &key("é"), (10, 2, 2, "/é"));
     check_refused(br#"{"a/b":{"x":0,"y":[{"k":1,"j":2,"k":3}]}}"#, &key("k"), (32, 1, 33, "/a~1b/y/0/k"));
+}
+
+/// Of several errors in one string the first is said, whatever kinds they are of.
+#[test]
+fn the_first_error_in_a_string_is_said() {
+    use ReadErrorKind::*;
+    let faults: [(&[u8], ReadErrorKind); 5] = [
+        (b"\xe2\x82", InvalidUtf8),
+        (b"\x1f", ControlCharacter { byte: 0x1f }),
+        (b"\\x", InvalidEscape),
+        (b"\\ud800", LoneSurrogate),
+        (b"\\udc00", LoneSurrogate),
+    ];
+    for (first, kind) in &faults {
+        for (second, _) in &faults {
+            for apart in [1, 2, 7, 8, 9, 70] {
+                let name = "\u{e9}".as_bytes().repeat(30);
+                let between = b"a".repeat(apart);
+                let string = [&name, *first, &between, second, b"\""].concat();
+                check_refused(
+                    &[b"{\"k\":[0,\"", string.as_slice(), b"]}"].concat(),
+                    kind,
+                    (69, 1, 40, "/k/1"),
+                );
+                check_refused(
+                    &[b"{\"k\":{  \"", string.as_slice(), b":0}}"].concat(),
+                    kind,
+                    (69, 1, 40, "/k"),
+                );
+            }
+        }
+        let cut = [b"[\"", *first].concat();
+        check_refused(&cut, kind, (2, 1, 3, "/0"));
+    }
+}
+
+#[test]
+fn a_reader_says_what_it_is_in() {
+    let mut reader = Reader::new(br#" {"a":[1,{"b":null}],"c":{}} "#);
+    let mut places = vec![reader.pointer()];
+    while reader.next_event().expect("valid") != Event::End {
+        places.push(reader.pointer());
+    }
+    places.push(reader.pointer());
+    let places: Vec<&str> = places.iter().map(|place| place.as_str()).collect();
+    let expected = ["", "", "/a", "/a", "/a", "/a/1", "/a/1/b", "/a/1", "/a", "", "/c", "/c", "", "", ""];
+    assert_eq!(places, expected);
 }
 
 #[test]

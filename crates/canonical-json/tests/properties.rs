@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use canonical_json::{DiffLimits, Form, Rules, canonicalize, diff, digest};
+use canonical_json::{
+    CanonicalError, DiffLimits, Event, Form, ReadError, Reader, Rules, Unordered, canonicalize,
+    canonicalize_lines, diff, digest, digest_lines, digest_reader,
+};
 use proptest::prelude::*;
 use serde_json::value::RawValue;
 
@@ -30,6 +33,34 @@ fn number() -> impl Strategy<Value = String> {
 
 fn string() -> impl Strategy<Value = String> {
     prop_oneof![any::<String>(), "[a-c]{0,3}", "prefix_of_a_key_[a-c\u{e9}\u{10000}\u{e000}\n\"\\\\]{0,2}"]
+}
+
+/// What may be wrong in a text, and whether it takes the place of what is there.
+fn fault() -> impl Strategy<Value = (Vec<u8>, bool)> {
+    let known: [&[u8]; 17] = [
+        b"\"",
+        b"\\",
+        b"\\ud800",
+        b"\\udc00",
+        b"\\u12",
+        b"\\x",
+        b"\x1f",
+        b"\xff",
+        b"\xe2\x82",
+        b"\xed\xa0\x80",
+        b"{",
+        b"}",
+        b"[",
+        b"]",
+        b",",
+        b":",
+        b"01",
+    ];
+    let bytes = prop_oneof![
+        prop::sample::select(known.to_vec()).prop_map(<[u8]>::to_vec),
+        prop::collection::vec(any::<u8>(), 0..4),
+    ];
+    (bytes, any::<bool>())
 }
 
 fn value() -> impl Strategy<Value = Value> {
@@ -123,6 +154,42 @@ fn written(value: &Value, style: u64) -> String {
     let mut out = String::new();
     Style(style).value(&mut out, value);
     out
+}
+
+/// What is wrong with a text, one event after the other.
+fn read_by_events(text: &[u8]) -> Option<ReadError> {
+    let mut reader = Reader::new(text);
+    loop {
+        match reader.next_event() {
+            Ok(Event::End) => return None,
+            Ok(_) => {}
+            Err(error) => return Some(error),
+        }
+    }
+}
+
+/// What every other way of reading says is wrong with a text.
+fn errors_of_all_ways(text: &[u8], rules: &Rules) -> Vec<Option<ReadError>> {
+    let mut out = Vec::new();
+    let other: &[u8] = if rules.unordered.is_empty() { b"{}" } else { b"[]" };
+    let limits = DiffLimits::default();
+    let mut results = vec![
+        canonicalize(text, rules, &mut out).map(|_| ()),
+        digest(text, rules).map(|_| ()),
+        digest_reader(text, rules).map(|_| ()),
+        diff(text, other, rules, &limits).map(|_| ()),
+        diff(other, text, rules, &limits).map(|_| ()),
+    ];
+    // A line is a record, and a carriage return before its end is part of the end.
+    if !text.contains(&b'\n') && !text.ends_with(b"\r") && !text.is_empty() {
+        results.push(digest_lines(text, rules, |_| {}).map(|_| ()).map_err(|error| error.source));
+        results.push(canonicalize_lines(text, rules, &mut out).map(|_| ()).map_err(|error| error.source));
+    }
+    let read = |result| match result {
+        Err(CanonicalError::Read(error)) => Some(error),
+        _ => None,
+    };
+    results.into_iter().map(read).collect()
 }
 
 fn canonical(text: &str, form: Form) -> Option<String> {
@@ -251,5 +318,30 @@ proptest! {
         prop_assert_eq!(found.is_same(), pair[0] == pair[1]);
         let counted: u64 = found.groups.iter().map(|group| group.count).sum();
         prop_assert!(found.truncated || counted == found.total);
+    }
+
+    /// The first error is said, whichever way a text is read.
+    #[test]
+    fn all_ways_of_reading_say_the_same_error(
+        value in value(),
+        style: u64,
+        faults in prop::collection::vec((any::<prop::sample::Index>(), fault()), 1..4),
+    ) {
+        let mut text = written(&value, style).into_bytes();
+        for (place, (fault, replaces)) in faults {
+            let at = place.index(text.len() + 1);
+            let end = if replaces { (at + fault.len()).min(text.len()) } else { at };
+            text.splice(at..end, fault);
+        }
+        let expected = read_by_events(&text);
+        let sorts = Rules {
+            unordered: vec![Unordered { at: "".parse().expect("all"), by: "/a".parse().expect("a pointer") }],
+            ..Rules::default()
+        };
+        for rules in [Rules::default(), sorts] {
+            for found in errors_of_all_ways(&text, &rules) {
+                prop_assert_eq!(&found, &expected);
+            }
+        }
     }
 }
