@@ -8,7 +8,7 @@ use thiserror::Error;
 use crate::canonical::canonicalize;
 use crate::text::Text;
 use crate::write::push_escaped;
-use crate::{CanonicalError, Rules};
+use crate::{CanonicalError, Limits, Rules};
 
 /// Why a value has no canonical bytes.
 #[derive(Debug, Error)]
@@ -25,6 +25,14 @@ pub enum SerializeError {
     Key {
         /// What it is.
         found: &'static str,
+    },
+    /// Too many parts of the value are in each other.
+    #[error("the value is more than {limit} {what} deep")]
+    TooDeep {
+        /// Objects and arrays, or options and newtypes.
+        what: &'static str,
+        /// How many of these are allowed.
+        limit: usize,
     },
     /// The value has no canonical form: it has a key twice, or the rules do not fit it.
     #[error("the value has no canonical form")]
@@ -46,6 +54,9 @@ pub enum SerializeError {
 /// Whoever reads doubles back must read them exactly: `str::parse` does, and so does `serde_json` with its feature
 /// `float_roundtrip`; without it, it can be off by one in the last bit.
 ///
+/// As an implementation of `Serialize` calls itself for what is in a value, at most [`Limits::DEFAULT_MAX_DEPTH`] objects and arrays
+/// may be in each other, and as many options and newtypes, which leave no trace in the text.
+///
 /// ```
 /// let value = std::collections::HashMap::from([("b", 0.1), ("a", 1e300)]);
 /// assert_eq!(canonical_json::to_canonical_vec(&value)?, br#"{"a":1e300,"b":0.1}"#);
@@ -54,7 +65,7 @@ pub enum SerializeError {
 ///
 /// # Errors
 ///
-/// The value has no canonical form: a number is not finite, a key is not a string or is there twice.
+/// The value has no canonical form: a number is not finite, a key is not a string or is there twice, or it is too deep.
 pub fn to_canonical_vec<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, SerializeError> {
     to_canonical_vec_with(value, &Rules::default())
 }
@@ -69,7 +80,7 @@ pub fn to_canonical_vec_with<T: Serialize + ?Sized>(
     rules: &Rules,
 ) -> Result<Vec<u8>, SerializeError> {
     let mut text = Vec::new();
-    value.serialize(Serializer { out: &mut text })?;
+    within(value, Serializer { out: &mut text, depth: Depth::default() })?;
     let mut canonical = Vec::with_capacity(text.len());
     canonicalize(&text, rules, &mut canonical)?;
     Ok(canonical)
@@ -85,9 +96,67 @@ type Result<T, E = SerializeError> = std::result::Result<T, E>;
 
 struct Serializer<'o> {
     out: &'o mut Vec<u8>,
+    depth: Depth,
 }
 
-impl Serializer<'_> {
+/// How many parts of a value are in each other, each of which takes machine stack.
+#[derive(Clone, Copy, Debug, Default)]
+struct Depth {
+    levels: usize,
+    wrappers: usize,
+}
+
+impl Depth {
+    const LIMIT: usize = Limits::DEFAULT_MAX_DEPTH;
+
+    /// Inside of one more object or array.
+    fn level(self) -> Result<Self> {
+        match self.levels {
+            Self::LIMIT => Err(SerializeError::TooDeep { what: "objects and arrays", limit: Self::LIMIT }),
+            levels => Ok(Depth { levels: levels + 1, ..self }),
+        }
+    }
+
+    /// Inside of one more of what is written as that which is in it.
+    fn wrapper(self) -> Result<Self> {
+        match self.wrappers {
+            Self::LIMIT => Err(SerializeError::TooDeep { what: "options and newtypes", limit: Self::LIMIT }),
+            wrappers => Ok(Depth { wrappers: wrappers + 1, ..self }),
+        }
+    }
+}
+
+/// As much stack as what lies between two calls of [`within`] may take: the implementation of `Serialize` of one value.
+const STACK_LEFT_BYTES: usize = 128 << 10;
+
+/// How much is added at once where less is left.
+const STACK_ADDED_BYTES: usize = 1 << 20;
+
+/// Serializes what is in another value, with room on the stack, whoever's thread this is.
+fn within<T: Serialize + ?Sized>(value: &T, serializer: Serializer<'_>) -> Result<()> {
+    stacker::maybe_grow(STACK_LEFT_BYTES, STACK_ADDED_BYTES, || value.serialize(serializer))
+}
+
+impl<'o> Serializer<'o> {
+    /// Inside of one more object or array, which begins here.
+    fn open(self, open: &str, close: &'static str) -> Result<Compound<'o>> {
+        let depth = self.depth.level()?;
+        self.out.extend_from_slice(open.as_bytes());
+        Ok(Compound { out: self.out, depth, is_first: true, close, is_text: false })
+    }
+
+    /// `{"variant":` and then what opens its content.
+    fn open_variant(self, variant: &str, open: &str, close: &'static str) -> Result<Compound<'o>> {
+        let Compound { out, depth, .. } = self.open("{", "")?;
+        Serializer { out, depth }.string(variant)?;
+        out.push(b':');
+        Serializer { out, depth }.open(open, close)
+    }
+
+    fn wrapped<T: Serialize + ?Sized>(self, value: &T) -> Result<()> {
+        within(value, Serializer { depth: self.depth.wrapper()?, ..self })
+    }
+
     fn put(self, text: impl Display) -> Result<()> {
         write!(Utf8(self.out), "{text}").expect("memory can be written");
         Ok(())
@@ -122,6 +191,8 @@ impl Write for Utf8<'_> {
 /// An array or object that is being written, with what closes it.
 struct Compound<'o> {
     out: &'o mut Vec<u8>,
+    /// With itself.
+    depth: Depth,
     is_first: bool,
     close: &'static str,
     /// It is not an object, but wraps the text of a value.
@@ -131,18 +202,10 @@ struct Compound<'o> {
 /// The names of structs by which `serde_json` says that the string in them is the text of a value.
 const TEXTS: [&str; 2] = ["$serde_json::private::Number", "$serde_json::private::RawValue"];
 
-impl<'o> Compound<'o> {
-    fn open(out: &'o mut Vec<u8>, open: &str, close: &'static str) -> Self {
-        out.extend_from_slice(open.as_bytes());
-        Compound { out, is_first: true, close, is_text: false }
-    }
-
-    /// `{"variant":` and then what opens its content.
-    fn variant(out: &'o mut Vec<u8>, variant: &str, open: &str, close: &'static str) -> Result<Self> {
-        out.push(b'{');
-        Serializer { out }.string(variant)?;
-        out.push(b':');
-        Ok(Compound::open(out, open, close))
+impl Compound<'_> {
+    /// Of what is in it.
+    fn inside(&mut self) -> Serializer<'_> {
+        Serializer { out: self.out, depth: self.depth }
     }
 
     fn comma(&mut self) {
@@ -153,7 +216,7 @@ impl<'o> Compound<'o> {
 
     fn element<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<()> {
         self.comma();
-        value.serialize(Serializer { out: self.out })
+        within(value, self.inside())
     }
 
     fn member<T: Serialize + ?Sized>(&mut self, key: &str, value: &T) -> Result<()> {
@@ -161,15 +224,15 @@ impl<'o> Compound<'o> {
             return self.text(value);
         }
         self.comma();
-        Serializer { out: self.out }.string(key)?;
+        self.inside().string(key)?;
         self.out.push(b':');
-        value.serialize(Serializer { out: self.out })
+        within(value, self.inside())
     }
 
     /// Writes the text that this string is, which is read like all the rest once everything is written.
     fn text<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<()> {
         let mut quoted = Vec::new();
-        value.serialize(Serializer { out: &mut quoted })?;
+        value.serialize(Serializer { out: &mut quoted, depth: self.depth })?;
         let quoted = String::from_utf8(quoted).map_err(<SerializeError as ser::Error>::custom)?;
         let raw = quoted.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
         let raw =
@@ -232,7 +295,7 @@ impl<'o> ser::Serializer for Serializer<'o> {
     }
 
     fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> Result<()> {
-        value.serialize(self)
+        self.wrapped(value)
     }
 
     fn serialize_unit(self) -> Result<()> {
@@ -248,7 +311,7 @@ impl<'o> ser::Serializer for Serializer<'o> {
     }
 
     fn serialize_newtype_struct<T: Serialize + ?Sized>(self, _: &'static str, value: &T) -> Result<()> {
-        value.serialize(self)
+        self.wrapped(value)
     }
 
     fn serialize_newtype_variant<T: Serialize + ?Sized>(
@@ -258,21 +321,21 @@ impl<'o> ser::Serializer for Serializer<'o> {
         variant: &'static str,
         value: &T,
     ) -> Result<()> {
-        let mut object = Compound::open(self.out, "{", "}");
+        let mut object = self.open("{", "}")?;
         object.member(variant, value)?;
         object.close()
     }
 
     fn serialize_seq(self, _: Option<usize>) -> Result<Compound<'o>> {
-        Ok(Compound::open(self.out, "[", "]"))
+        self.open("[", "]")
     }
 
     fn serialize_tuple(self, _: usize) -> Result<Compound<'o>> {
-        Ok(Compound::open(self.out, "[", "]"))
+        self.open("[", "]")
     }
 
     fn serialize_tuple_struct(self, _: &'static str, _: usize) -> Result<Compound<'o>> {
-        Ok(Compound::open(self.out, "[", "]"))
+        self.open("[", "]")
     }
 
     fn serialize_tuple_variant(
@@ -282,18 +345,19 @@ impl<'o> ser::Serializer for Serializer<'o> {
         variant: &'static str,
         _: usize,
     ) -> Result<Compound<'o>> {
-        Compound::variant(self.out, variant, "[", "]}")
+        self.open_variant(variant, "[", "]}")
     }
 
     fn serialize_map(self, _: Option<usize>) -> Result<Compound<'o>> {
-        Ok(Compound::open(self.out, "{", "}"))
+        self.open("{", "}")
     }
 
     fn serialize_struct(self, name: &'static str, _: usize) -> Result<Compound<'o>> {
         if TEXTS.contains(&name) {
-            return Ok(Compound { is_text: true, ..Compound::open(self.out, "", "") });
+            let Serializer { out, depth } = self;
+            return Ok(Compound { out, depth, is_first: true, close: "", is_text: true });
         }
-        Ok(Compound::open(self.out, "{", "}"))
+        self.open("{", "}")
     }
 
     fn serialize_struct_variant(
@@ -303,7 +367,7 @@ impl<'o> ser::Serializer for Serializer<'o> {
         variant: &'static str,
         _: usize,
     ) -> Result<Compound<'o>> {
-        Compound::variant(self.out, variant, "{", "}}")
+        self.open_variant(variant, "{", "}}")
     }
 
     fn collect_str<T: Display + ?Sized>(self, value: &T) -> Result<()> {
@@ -357,13 +421,13 @@ impl ser::SerializeMap for Compound<'_> {
     fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<()> {
         self.comma();
         let start = self.out.len();
-        key.serialize(Serializer { out: self.out })?;
+        within(key, self.inside())?;
         self.quote_key(start)
     }
 
     fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<()> {
         self.out.push(b':');
-        value.serialize(Serializer { out: self.out })
+        within(value, self.inside())
     }
 
     fn end(self) -> Result<()> {
@@ -391,6 +455,8 @@ impl Compound<'_> {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+
+    use serde_json::Value as Json;
 
     use super::*;
 
@@ -460,6 +526,57 @@ mod tests {
             &BTreeMap::from([("b", raw(r#"{ "z": "\u0041\n\"", "a": 123456789012345678901234567890.10 }"#))]),
             r#"{"b":{"a":123456789012345678901234567890.10,"z":"A\n\""}}"#,
         );
+    }
+
+    #[derive(serde::Serialize)]
+    #[serde(rename_all = "snake_case")]
+    enum Nest {
+        End,
+        Newtype(Box<Nest>),
+        Tuple(Box<Nest>, u8),
+        Struct { inner: Box<Nest> },
+    }
+
+    #[derive(serde::Serialize)]
+    struct Wrapper(Option<Box<Wrapper>>);
+
+    /// Never dropped: that would take the stack, too.
+    fn nested<T>(depth: usize, end: T, around: impl Fn(Box<T>) -> T) -> std::mem::ManuallyDrop<T> {
+        std::mem::ManuallyDrop::new((0..depth).fold(end, |inner, _| around(Box::new(inner))))
+    }
+
+    #[test]
+    fn too_deep_values_are_refused_before_the_stack_ends() {
+        let values = || {
+            for depth in [1_025, 200_000] {
+                let errors = [
+                    to_canonical_vec(&*nested(depth, Nest::End, Nest::Newtype)),
+                    to_canonical_vec(&*nested(depth, Nest::End, |inner| Nest::Tuple(inner, 0))),
+                    to_canonical_vec(&*nested(depth, Nest::End, |inner| Nest::Struct { inner })),
+                    to_canonical_vec(&*nested(depth, Json::Null, |inner| Json::Array(vec![*inner]))),
+                    to_canonical_vec(&*nested(depth, Wrapper(None), |inner| Wrapper(Some(inner)))),
+                ];
+                let what = errors.map(|result| match result {
+                    Err(SerializeError::TooDeep { what, limit: 1_024 }) => what,
+                    other => panic!("{other:?}"),
+                });
+                assert_eq!(what[..4], ["objects and arrays"; 4]);
+                assert_eq!(what[4], "options and newtypes");
+            }
+            let text = to_canonical_vec(&*nested(1_024, Nest::End, Nest::Newtype)).expect("not too deep");
+            assert_eq!(
+                text,
+                [r#"{"newtype":"#.repeat(1_024), r#""end""#.to_owned(), "}".repeat(1_024)]
+                    .concat()
+                    .as_bytes()
+            );
+            let text = to_canonical_vec(&*nested(511, Wrapper(None), |inner| Wrapper(Some(inner))));
+            assert_eq!(text.expect("not too deep"), b"null");
+        };
+        for stack_bytes in [256 << 10, 2 << 20] {
+            let thread = std::thread::Builder::new().stack_size(stack_bytes).spawn(values).expect("a thread");
+            thread.join().expect("no panic");
+        }
     }
 
     proptest::proptest! {
