@@ -1,6 +1,7 @@
 //! `cargo xtask fuzz`: builds every fuzz target, runs each for its share of a minute, and tests the fuzz crates, which are
 //! workspaces of their own.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,9 +14,21 @@ use crate::setup;
 /// How long all targets run together.
 const SECONDS: u64 = 60;
 
+/// How long one input may take: longer is a hang, and a failure that names the input.
+const INPUT_SECONDS: u64 = 10;
+
+/// What targets begin with besides what they found before: crate, target, and a folder of recorded inputs, which is only read.
+const SEEDS: [(&str, &str, &str); 4] = [
+    ("canonical-json", "diff", "testdata/reports"),
+    ("canonical-json", "differential", "testdata/reports"),
+    ("canonical-json", "reader", "testdata/master-traces/valid"),
+    ("cpu-placement", "topology", "testdata/topologies"),
+];
+
 /// One program that was built.
 struct Target {
     program: PathBuf,
+    seeds: Vec<PathBuf>,
     /// Where it keeps inputs that it finds interesting, and those that make it fail.
     corpus: PathBuf,
     artifacts: PathBuf,
@@ -52,6 +65,8 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
         step(
             Command::new(&target.program)
                 .arg(&target.corpus)
+                .args(&target.seeds)
+                .arg(format!("-timeout={INPUT_SECONDS}"))
                 .arg(format!("-artifact_prefix={}/", target.artifacts.display()))
                 .arg(format!("-max_total_time={share}"))
                 .args(["-print_final_stats=1", "-verbosity=0"]),
@@ -100,10 +115,16 @@ fn targets_of(folder: &Path, built: &Path) -> Result<Vec<Target>> {
     let names = String::from_utf8(output.stdout).context("cargo fuzz list")?;
     let target = |name: &str| Target {
         program: programs.join(name),
+        seeds: seeds(package, name),
         corpus: built.join("corpus").join(package).join(name),
         artifacts: built.join("artifacts").join(package).join(name),
     };
     Ok(names.lines().map(str::trim).filter(|name| !name.is_empty()).map(target).collect())
+}
+
+fn seeds(package: &OsStr, target: &str) -> Vec<PathBuf> {
+    let own = SEEDS.iter().filter(|(crate_name, name, _)| package == *crate_name && target == *name);
+    own.map(|(.., folder)| root().join(folder)).collect()
 }
 
 /// The target that programs for fuzzing are built for: this machine.
@@ -135,5 +156,16 @@ mod tests {
         let names: Vec<_> =
             found.iter().filter_map(|folder| folder.parent()?.file_name()?.to_str()).collect();
         assert_eq!(names, ["canonical-json", "cpu-placement", "master-wire"]);
+    }
+
+    #[test]
+    fn seeds_are_there_for_targets_that_are_there() {
+        for (package, target, folder) in SEEDS {
+            let program = root().join("crates").join(package).join("fuzz/fuzz_targets").join(target);
+            assert!(program.with_extension("rs").is_file(), "{package} {target}");
+            let [seeds] = &seeds(OsStr::new(package), target)[..] else { panic!("{package} {target}") };
+            assert!(fs::read_dir(seeds).expect("a folder").count() > 3, "{folder}");
+        }
+        assert!(seeds(OsStr::new("cpu-placement"), "sets").is_empty());
     }
 }
