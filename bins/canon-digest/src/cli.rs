@@ -30,15 +30,13 @@ pub(crate) struct Cli {
     /// Exit with 1 unless this is the digest
     #[arg(long, value_name = "DIGEST", conflicts_with = "diff")]
     check: Option<Sha256>,
-    /// Say where two files differ, and exit with 1 if they do
+    /// Say where two documents differ, and exit with 1 if they do; files of records are not compared
     #[arg(long, num_args = 2, value_names = ["A", "B"], conflicts_with_all = ["files", "jsonl"])]
     diff: Option<Vec<PathBuf>>,
-    /// How many shapes of difference are told apart
-    #[arg(long, value_name = "N", requires = "diff", default_value_t = DiffLimits::default().max_groups)]
-    max_groups: usize,
-    /// How many differences of each shape are shown
-    #[arg(long, value_name = "N", requires = "diff", default_value_t = DiffLimits::default().max_examples)]
-    max_examples: usize,
+    #[arg(long, value_name = "N", help = of_diff("shapes of difference are told apart", DiffLimits::default().max_groups))]
+    max_groups: Option<usize>,
+    #[arg(long, value_name = "N", help = of_diff("differences of each shape are shown", DiffLimits::default().max_examples))]
+    max_examples: Option<usize>,
     /// Each line is a document; the canonical form has each followed by one line feed
     #[arg(long)]
     jsonl: bool,
@@ -46,11 +44,15 @@ pub(crate) struct Cli {
     #[arg(long, requires = "jsonl", conflicts_with = "emit")]
     records: bool,
     /// How many files are read at once [default: one for each processor]
-    #[arg(short, long, value_name = "N")]
+    #[arg(short, long, value_name = "N", conflicts_with_all = ["diff", "emit", "records"])]
     jobs: Option<NonZeroUsize>,
     /// How results are printed on stdout; everything else goes to stderr
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
     message_format: MessageFormat,
+}
+
+fn of_diff(what: &str, default: usize) -> String {
+    format!("With --diff: how many {what} [default: {default}]")
 }
 
 pub(crate) fn run() -> Exit {
@@ -80,6 +82,10 @@ impl Cli {
         if files > 1 && (self.emit || self.check.is_some()) {
             return Some(format!("--emit and --check take one file, not {files}"));
         }
+        // Said here, since clap requires nothing that what is there conflicts with.
+        if self.diff.is_none() && (self.max_groups.is_some() || self.max_examples.is_some()) {
+            return Some("--max-groups and --max-examples are of --diff".to_owned());
+        }
         let read = self.diff.as_deref().unwrap_or(&self.files);
         let from_stdin = read.iter().filter(|path| inputs::is_stdin(path)).count();
         (from_stdin > 1).then(|| format!("standard input can be read once, not {from_stdin} times"))
@@ -101,8 +107,8 @@ impl Cli {
         printer: &mut Printer,
     ) -> Result<Exit, Failure> {
         let mut limits = DiffLimits::default();
-        limits.max_groups = self.max_groups;
-        limits.max_examples = self.max_examples;
+        limits.max_groups = self.max_groups.unwrap_or(limits.max_groups);
+        limits.max_examples = self.max_examples.unwrap_or(limits.max_examples);
         let texts = [inputs::read(left)?, inputs::read(right)?];
         let found = diff(&texts[0], &texts[1], rules, &limits).map_err(|source| {
             // Say which of the two it was.

@@ -15,7 +15,8 @@ pub(crate) struct RuleOptions {
     /// Which canonical form [default: lexical, or what the rules file says]
     #[arg(long, value_enum, value_name = "FORM")]
     form: Option<FormOption>,
-    /// Leave out what this pattern matches: a JSON pointer in which `*` is any one key or index
+    /// Leave out what this pattern matches: a JSON pointer in which `*` is any one key or index, and `~2` is
+    /// a real asterisk
     #[arg(long, value_name = "PATTERN", value_parser = part)]
     exclude: Vec<Pattern>,
     /// As --exclude, and fail if nothing matches

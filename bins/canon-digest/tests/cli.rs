@@ -190,8 +190,36 @@ fn rules_come_from_a_file() {
     assert_eq!((found.code, found.stdout.as_str()), (0, r#"{"n":1,"r":["a","b"]}"#), "{}", found.stderr);
     let found = run(folder.path(), &["--rules", "rules.toml", "b.json"]);
     assert!(found.code == 4 && found.stderr.contains("nothing matches the required exclusion `/t`"));
-    fs::write(folder.path().join("rules.toml"), "exclude = []").expect("a file");
-    assert_eq!(run(folder.path(), &["--rules", "rules.toml", "b.json"]).code, 4);
+}
+
+/// What is wrong with the rules is said of them, and where, not of the document that would not fit them.
+#[test]
+fn a_rules_file_is_to_blame_for_itself() {
+    let folder = folder(&[("b.json", b"{}")]);
+    for (rules, place, expected) in [
+        ("exclude = []", "line 1, column 1", "unknown field `exclude`"),
+        ("form = \"JCS\"", "line 1, column 8", "`lexical` or `jcs`"),
+        ("exclusions = [{ pattern = \"\" }]", "line 1, column 27", "does not match the whole document"),
+        ("\nexclusions = [{ pattern = \"a\" }]", "line 2, column 27", "does not begin with `/`"),
+        ("exclusions = [{ required = true }]", "line 1, column 15", "missing field `pattern`"),
+        ("exclusions = [{ pattern = \"/a\", at = 1 }]", "line 1, column 33", "unknown field `at`"),
+        ("unordered = [{ at = \"/a\", by = \"/*~2\" }]", "line 1, column 32", "`~` that is not an escape"),
+        ("unordered = [{ at = \"/a\" }]", "line 1, column 14", "missing field `by`"),
+        ("form = \"jcs\"\nform = \"jcs\"", "line 2, column 1", "duplicate key"),
+    ] {
+        fs::write(folder.path().join("rules.toml"), rules).expect("a file");
+        let found = run(folder.path(), &["--rules", "rules.toml", "b.json"]);
+        assert_eq!((found.code, found.stdout.as_str()), (4, ""), "{rules}");
+        let is_said = |part: &str| found.stderr.contains(part);
+        assert!(
+            is_said("`rules.toml` is not a rules file")
+                && is_said(place)
+                && is_said(expected)
+                && !is_said("b.json"),
+            "{rules}: {}",
+            found.stderr
+        );
+    }
 }
 
 #[test]
@@ -293,6 +321,15 @@ fn arguments_that_mean_nothing() {
         &["--jobs", "0"],
         &["--records"],
         &["--max-groups", "3"],
+        &["--max-groups", "3", "a.json"],
+        &["--max-examples", "3", "--emit", "a.json"],
+        &["--max-examples", "3", "--jsonl", "a.json"],
+        &["--jobs", "2", "--emit", "a.json"],
+        &["--jobs", "2", "--diff", "a.json", "b.json"],
+        &["--jobs", "2", "--jsonl", "--records", "a.json"],
+        &["--diff", "a.json", "b.json", "--jsonl"],
+        &["--diff", "a.json", "b.json", "--emit"],
+        &["--diff", "a.json", "b.json", "c.json"],
         &["--diff", "a.json"],
         &["--diff", "a.json", "b.json", "--check", "00"],
         &["--emit", "--message-format", "json"],

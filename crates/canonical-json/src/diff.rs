@@ -67,8 +67,8 @@ impl Diff {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct DiffGroup {
-    /// The places, with `*` for every array index: `/per_request/*/decode_worker_idx`. A shape longer than the limit
-    /// ends in `/…` after the last step for which there is room.
+    /// The places as a [`crate::Pattern`]: `/per_request/*/decode_worker_idx`. An array index is `*`, a key that really is an asterisk
+    /// `~2`. A shape longer than the limit ends in `/…` after the last step for which there is room.
     pub shape: String,
     /// How many differences have this shape.
     pub count: u64,
@@ -172,11 +172,10 @@ enum Owner {
 
 struct Walk<'a, 'r> {
     form: Form,
-    unordered: &'r [Unordered],
     limits: &'r DiffLimits,
     sides: [Cursor<'a>; 2],
     frames: Vec<Frame<'a, 'r>>,
-    place: Place<'a>,
+    place: Place<'a, 'r>,
     total: u64,
     groups: Vec<DiffGroup>,
     truncated: bool,
@@ -186,11 +185,10 @@ impl<'a, 'r> Walk<'a, 'r> {
     fn new(rules: &'r Rules, limits: &'r DiffLimits, texts: [&'a [u8]; 2]) -> Self {
         Walk {
             form: rules.form,
-            unordered: &rules.unordered,
             limits,
             sides: texts.map(Cursor::new),
             frames: Vec::new(),
-            place: Place::default(),
+            place: Place::new(&rules.unordered),
             total: 0,
             groups: Vec::new(),
             truncated: false,
@@ -242,9 +240,8 @@ impl<'a, 'r> Walk<'a, 'r> {
 
     /// Whether the rules call the arrays at both cursors unordered, and they are such arrays.
     fn array_kind(&self) -> Kind<'r> {
-        let unordered = self.unordered.iter().find(|unordered| self.place.is_at(&unordered.at));
         let is_sorted = |by| self.sides.iter().all(|side| is_sorted(side.clone(), by, self.form));
-        match unordered {
+        match self.place.unordered() {
             Some(unordered) if is_sorted(&unordered.by) => Kind::Unordered(unordered),
             _ => Kind::Array,
         }
@@ -541,6 +538,46 @@ mod tests {
         let places: Vec<_> =
             examples.iter().map(|example| (example.pointer.as_str(), example.truncated)).collect();
         assert_eq!(places, [("/a/1/b", false), ("/a/1", true)]);
+    }
+
+    /// What is printed can be given back as a rule, and means no more than it did.
+    #[test]
+    fn a_shape_is_a_pattern() {
+        let text = |left: u32, right: u32| {
+            format!(r#"{{"a":{{"*":{left},"b":{right},"~2":0}},"\u002a":[{left},{{"*/~*":{left}}}]}}"#)
+        };
+        let (left, right) = (text(0, 0), text(1, 0));
+        let found = diff(left.as_bytes(), right.as_bytes(), &Rules::default(), &DiffLimits::default());
+        let groups = found.expect("documents").groups;
+        let pattern = |group: &DiffGroup| group.shape.parse::<crate::Pattern>().expect("a pattern");
+        assert!(groups.iter().all(|group| pattern(group).matches(&group.examples[0].pointer)), "{groups:?}");
+        let shapes: Vec<_> = groups.iter().map(|group| group.shape.as_str()).collect();
+        assert_eq!(shapes, ["/~2/*", "/~2/*/*~1~0*", "/a/~2"]);
+        let exclusion = |group| crate::Exclusion { pattern: pattern(group), required: false };
+        let rules = Rules { exclusions: groups.iter().map(exclusion).collect(), ..Rules::default() };
+        let same = |right: &str| {
+            diff(left.as_bytes(), right.as_bytes(), &rules, &DiffLimits::default())
+                .expect("documents")
+                .is_same()
+        };
+        assert!(same(&right));
+        assert!(!same(&text(0, 1)), "`/a/b` is not meant by `/a/~2`");
+    }
+
+    /// Rules whose patterns begin alike, end at several depths, and match indices and keys.
+    #[test]
+    fn the_first_rule_that_matches_a_place_counts() {
+        let mut rules = unordered("/a/*/r", "/absent");
+        rules.unordered.insert(0, unordered("/a/0/r", "/id").unordered.remove(0));
+        rules.unordered.insert(0, unordered("/a", "/n").unordered.remove(0));
+        rules.unordered.insert(0, unordered("/~2/0/r", "/x").unordered.remove(0));
+        let text =
+            |first: u32| format!(r#"{{"a":[{{"n":1,"r":[{{"id":{first},"w":0}},{{"id":2,"w":1}}]}}]}}"#);
+        let found = diff(text(1).as_bytes(), text(3).as_bytes(), &rules, &DiffLimits::default());
+        let found = found.expect("documents");
+        // Matched by `/id`, not by place: 2 is the same on both sides.
+        assert_eq!((found.total, found.groups[0].shape.as_str()), (2, "/a/*/r/*"));
+        assert_eq!(found.groups[0].examples[0].key.as_deref(), Some("1"));
     }
 
     /// The key of the array is itself left out.

@@ -3,8 +3,9 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
+use crate::pointer::Step;
 use crate::text::Text;
-use crate::{Pattern, Pointer, escape_token};
+use crate::{Pointer, Unordered, escape_token};
 
 /// One step of the way to a place.
 #[derive(Clone, Copy)]
@@ -15,6 +16,17 @@ pub(crate) enum Token<'a> {
 }
 
 impl Token<'_> {
+    /// Whether a step of a pattern matches it, on both sides.
+    fn is_at(&self, step: &Step) -> bool {
+        match (step, self) {
+            (Step::Any, _) => true,
+            (Step::Token(own), Token::Key(key)) => *key == **own,
+            (Step::Token(_), Token::Index(indices)) => {
+                indices.iter().all(|index| step.matches(&index.to_string()))
+            }
+        }
+    }
+
     fn left_text(&self) -> Cow<'_, str> {
         match self {
             Token::Key(key) => key.decode(),
@@ -33,34 +45,60 @@ enum Shape {
     Refused,
 }
 
+/// One step of the way, and what is known of the place that it leads to.
+struct Taken<'a> {
+    token: Token<'a>,
+    shape: Shape,
+    /// How many of `Place::alive` are of the places before it.
+    alive_before: usize,
+}
+
 /// The way from the root, and all shapes seen.
-#[derive(Default)]
-pub(crate) struct Place<'a> {
-    steps: Vec<(Token<'a>, Shape)>,
+pub(crate) struct Place<'a, 'r> {
+    steps: Vec<Taken<'a>>,
+    unordered: &'r [Unordered],
+    /// The rules that all steps so far match, for the root and then for each step: so a step is compared once, however much is below.
+    alive: Vec<usize>,
     /// The shapes one step below a shape, by that step; an index is nothing. The root is zero.
     below: HashMap<(usize, Option<Text<'a>>), usize>,
     /// The group of each shape that has one; zero, the root, first.
     groups: Vec<Option<usize>>,
 }
 
-impl<'a> Place<'a> {
+impl<'a, 'r> Place<'a, 'r> {
+    /// The root, and the rules that may hold below it.
+    pub(crate) fn new(unordered: &'r [Unordered]) -> Self {
+        let alive = (0..unordered.len()).collect();
+        Place { steps: Vec::new(), unordered, alive, below: HashMap::new(), groups: Vec::new() }
+    }
+
     pub(crate) fn push(&mut self, token: Token<'a>) {
-        self.steps.push((token, Shape::Unknown));
+        let (depth, alive_before) = (self.steps.len(), self.alive.len());
+        for at in self.alive_from()..alive_before {
+            let rule = self.alive[at];
+            if self.unordered[rule].at.steps().get(depth).is_some_and(|step| token.is_at(step)) {
+                self.alive.push(rule);
+            }
+        }
+        self.steps.push(Taken { token, shape: Shape::Unknown, alive_before });
     }
 
     /// Goes back up; at the root nothing is left to go back to.
     pub(crate) fn pop(&mut self) {
-        self.steps.pop();
+        if let Some(last) = self.steps.pop() {
+            self.alive.truncate(last.alive_before);
+        }
     }
 
-    /// Whether a pattern matches the place, on both sides.
-    pub(crate) fn is_at(&self, pattern: &Pattern) -> bool {
-        let steps = pattern.steps();
-        steps.len() == self.steps.len()
-            && steps.iter().zip(&self.steps).all(|(step, (token, _))| match token {
-                Token::Key(key) => step.matches(&key.decode()),
-                Token::Index(indices) => indices.iter().all(|index| step.matches(&index.to_string())),
-            })
+    /// Where the rules that all steps match begin.
+    fn alive_from(&self) -> usize {
+        self.steps.last().map_or(0, |last| last.alive_before)
+    }
+
+    /// The first rule whose pattern is that of this place, on both sides.
+    pub(crate) fn unordered(&self) -> Option<&'r Unordered> {
+        let alive = self.alive[self.alive_from()..].iter().map(|rule| &self.unordered[*rule]);
+        alive.into_iter().find(|rule| rule.at.steps().len() == self.steps.len())
     }
 
     /// The group of places of this shape: `next` if it is a new one, nothing if new ones are refused.
@@ -79,10 +117,10 @@ impl<'a> Place<'a> {
 
     /// The number of the shape. Each step is looked up once, and then known for as long as the way leads over it.
     fn shape_number(&mut self, is_full: bool) -> Option<usize> {
-        let is_known = |step: &(Token<'_>, Shape)| !matches!(step.1, Shape::Unknown);
+        let is_known = |step: &Taken<'_>| !matches!(step.shape, Shape::Unknown);
         let known = self.steps.iter().rposition(is_known);
-        let mut shape = known.map_or(Shape::Known(0), |known| self.steps[known].1);
-        for (token, own) in &mut self.steps[known.map_or(0, |known| known + 1)..] {
+        let mut shape = known.map_or(Shape::Known(0), |known| self.steps[known].shape);
+        for Taken { token, shape: own, .. } in &mut self.steps[known.map_or(0, |known| known + 1)..] {
             if let Shape::Known(above) = shape {
                 let step = match token {
                     Token::Key(key) => Some(*key),
@@ -106,11 +144,12 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// The shape as text, of at most so many bytes and a mark that it goes on.
+    /// The shape as the text of a pattern, of at most so many bytes and a mark that it goes on.
     pub(crate) fn shape(&self, max_bytes: usize) -> String {
         let mut shape = String::new();
-        for (token, _) in &self.steps {
+        for Taken { token, .. } in &self.steps {
             let step = match token {
+                Token::Key(key) if *key == "*" => "~2".to_owned(),
                 Token::Key(key) => escape_token(&key.decode()).into_owned(),
                 Token::Index(_) => "*".to_owned(),
             };
@@ -127,7 +166,7 @@ impl<'a> Place<'a> {
     /// The place, or that of the innermost container around it that has no more than so many bytes; whether it is.
     pub(crate) fn pointer(&self, max_bytes: usize) -> (Pointer, bool) {
         let mut pointer = Pointer::root();
-        for (token, _) in &self.steps {
+        for Taken { token, .. } in &self.steps {
             let length = pointer.as_str().len();
             pointer.push_key(&token.left_text());
             if pointer.as_str().len() > max_bytes {

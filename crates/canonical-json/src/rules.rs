@@ -57,7 +57,8 @@ impl Rules {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct Exclusion {
-    /// Which ones.
+    /// Which ones; never the whole document.
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "part"))]
     pub pattern: Pattern,
     /// Whether it is an error if the document has none.
     #[cfg_attr(feature = "serde", serde(default))]
@@ -78,4 +79,14 @@ pub struct Unordered {
     pub at: Pattern,
     /// Where the key is, seen from the element.
     pub by: Pointer,
+}
+
+/// A pattern of parts of a document: what says otherwise is to blame, not the document that nothing would be left of.
+#[cfg(feature = "serde")]
+fn part<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Pattern, D::Error> {
+    let pattern: Pattern = serde::Deserialize::deserialize(deserializer)?;
+    if pattern.steps().is_empty() {
+        return Err(serde::de::Error::custom("expected a pattern that does not match the whole document"));
+    }
+    Ok(pattern)
 }
