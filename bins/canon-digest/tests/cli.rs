@@ -340,6 +340,29 @@ fn arguments_that_mean_nothing() {
     }
 }
 
+/// A record, or the canonical form of what is compared, for which there is no room: said, and the process ends by itself.
+#[test]
+fn no_room_for_a_record_or_a_form_is_said() {
+    let long = format!("[{}0]", "\"a\",  ".repeat(4_000_000));
+    let folder = folder(&[("long", long.as_bytes()), ("other", b"[]")]);
+    for (limit_mib, arguments) in [
+        (12, &["--jsonl", "long"][..]),
+        (24, &["--jsonl", "--records", "long"]),
+        (40, &["--diff", "other", "long"]),
+    ] {
+        let output = Command::new("sh")
+            .args(["-c", "ulimit -v $(($1 * 1024)); shift; exec \"$@\"", "sh", &limit_mib.to_string()])
+            .arg(env!("CARGO_BIN_EXE_canon-digest"))
+            .args(arguments)
+            .current_dir(folder.path())
+            .output()
+            .expect("it runs");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(4), "{arguments:?} {stderr}");
+        assert_eq!(stderr, "canon-digest: `long` cannot be read: out of memory\n", "{arguments:?}");
+    }
+}
+
 /// Names are printed as sha256sum prints them, whatever is in them.
 #[test]
 fn names_of_files() {

@@ -139,7 +139,12 @@ pub(crate) fn canonical_text<'a>(
         return Ok((Cow::Borrowed(&input[..end]), none_present(rules)?));
     }
     // Only numbers of the other form can become longer; room that is not used costs nothing.
-    let mut out = Vec::with_capacity(input.len());
+    let mut out = Vec::new();
+    let has_room = out.try_reserve_exact(input.len());
+    has_room.map_err(|_| CanonicalError::Input {
+        offset: input.len() as u64,
+        source: ErrorKind::OutOfMemory.into(),
+    })?;
     let excluded_present = reorder(input, rules, &mut Writing { out: &mut out, bytes: 0 })?;
     Ok((Cow::Owned(out), excluded_present))
 }

@@ -1,4 +1,4 @@
-use std::io::{self, BufRead, Write};
+use std::io::{self, BufRead, ErrorKind, Write};
 
 use sha2::Digest;
 use thiserror::Error;
@@ -134,9 +134,24 @@ fn for_each_line(
     unreachable!("lines are counted with 64 bits")
 }
 
+/// As `read_until`, which ends the process where there is no room for the line.
 fn read_line(input: &mut impl BufRead, text: &mut Vec<u8>, offset: u64) -> Result<usize, CanonicalError> {
     let failed = |source: io::Error| CanonicalError::Input { offset, source };
-    input.read_until(b'\n', text).map_err(failed)
+    loop {
+        let found = match input.fill_buf() {
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            found => found.map_err(failed)?,
+        };
+        let end = memchr::memchr(b'\n', found).map(|newline| newline + 1);
+        let part = &found[..end.unwrap_or(found.len())];
+        text.try_reserve(part.len()).map_err(|_| failed(ErrorKind::OutOfMemory.into()))?;
+        text.extend_from_slice(part);
+        let read = part.len();
+        input.consume(read);
+        if end.is_some() || read == 0 {
+            return Ok(text.len());
+        }
+    }
 }
 
 #[cfg(test)]
