@@ -340,26 +340,54 @@ fn arguments_that_mean_nothing() {
     }
 }
 
-/// A record, or the canonical form of what is compared, for which there is no room: said, and the process ends by itself.
+/// Whatever there is no room for - a record, the order of members or elements, a canonical form, the keys that were there - the
+/// process says so and ends by itself.
 #[test]
-fn no_room_for_a_record_or_a_form_is_said() {
-    let long = format!("[{}0]", "\"a\",  ".repeat(4_000_000));
-    let folder = folder(&[("long", long.as_bytes()), ("other", b"[]")]);
-    for (limit_mib, arguments) in [
-        (12, &["--jsonl", "long"][..]),
-        (24, &["--jsonl", "--records", "long"]),
-        (40, &["--diff", "other", "long"]),
+fn no_room_is_said_in_every_mode() {
+    let members: Vec<String> = (0..200_000).rev().map(|member| format!("\"{member:06}\": 1")).collect();
+    let elements: Vec<String> = (0..200_000).rev().map(|id| format!(r#"{{"id": {id}}}"#)).collect();
+    let object = format!("{{{}}}", members.join(","));
+    let folder = folder(&[
+        ("object", object.as_bytes()),
+        ("wrong", format!("{object}]").as_bytes()),
+        ("array", format!("[{}]", elements.join(",")).as_bytes()),
+        ("other", b"[]"),
+    ]);
+    for (file, arguments) in [
+        ("object", &[][..]),
+        ("object", &["--form", "jcs"]),
+        ("object", &["--exclude", "/000000"]),
+        ("object", &["--emit"]),
+        ("object", &["--jsonl"]),
+        ("object", &["--jsonl", "--records"]),
+        ("object", &["--diff", "other"]),
+        ("wrong", &[]),
+        ("wrong", &["--diff", "other"]),
+        ("array", &["--unordered", "=/id"]),
+        ("array", &["--exclude", "/*/id", "--emit"]),
     ] {
-        let output = Command::new("sh")
-            .args(["-c", "ulimit -v $(($1 * 1024)); shift; exec \"$@\"", "sh", &limit_mib.to_string()])
-            .arg(env!("CARGO_BIN_EXE_canon-digest"))
-            .args(arguments)
-            .current_dir(folder.path())
-            .output()
-            .expect("it runs");
-        let stderr = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(4), "{arguments:?} {stderr}");
-        assert_eq!(stderr, "canon-digest: `long` cannot be read: out of memory\n", "{arguments:?}");
+        let mut refused = 0;
+        // Under less the process does not even begin.
+        for limit_mib in (10..40).step_by(2) {
+            let output = Command::new("sh")
+                .args(["-c", "ulimit -v $(($1 * 1024)); shift; exec \"$@\"", "sh", &limit_mib.to_string()])
+                .arg(assert_cmd::cargo::cargo_bin!("canon-digest"))
+                .args(arguments)
+                .arg(file)
+                .current_dir(folder.path())
+                .output()
+                .expect("it runs");
+            let (code, stderr) = (output.status.code(), String::from_utf8_lossy(&output.stderr));
+            if !stderr.contains("out of memory") {
+                let expected = if file == "wrong" { 4 } else { i32::from(arguments.contains(&"--diff")) };
+                assert_eq!(code, Some(expected), "{limit_mib} {file} {arguments:?} {stderr}");
+                break;
+            }
+            let expected = format!("canon-digest: `{file}` cannot be read: out of memory\n");
+            assert_eq!((code, &*stderr), (Some(4), &*expected), "{limit_mib} {file} {arguments:?}");
+            refused += 1;
+        }
+        assert!((1..15).contains(&refused), "{file} {arguments:?}: {refused}");
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use sha2::Digest;
 
 use crate::emit::{Emit, Sink};
-use crate::fault::Fault;
+use crate::fault::{Fault, no_room};
 use crate::members::Position;
 use crate::read::Limits;
 use crate::sha256::BlockHash;
@@ -141,10 +141,7 @@ pub(crate) fn canonical_text<'a>(
     // Only numbers of the other form can become longer; room that is not used costs nothing.
     let mut out = Vec::new();
     let has_room = out.try_reserve_exact(input.len());
-    has_room.map_err(|_| CanonicalError::Input {
-        offset: input.len() as u64,
-        source: ErrorKind::OutOfMemory.into(),
-    })?;
+    has_room.map_err(|_| no_room(input))?;
     let excluded_present = reorder(input, rules, &mut Writing { out: &mut out, bytes: 0 })?;
     Ok((Cow::Owned(out), excluded_present))
 }
@@ -232,6 +229,9 @@ fn refuse(
     fault: Option<Fault>,
     sink: &mut impl Sink,
 ) -> Result<Vec<Pattern>, CanonicalError> {
+    if let Some(Fault::NoRoom) = fault {
+        return Err(no_room(input));
+    }
     let limits = Limits::default();
     tree::check(input, rules.form, limits)?;
     if let Some(fault) = fault {

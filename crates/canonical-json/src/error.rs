@@ -3,7 +3,7 @@ use std::io;
 
 use thiserror::Error;
 
-use crate::{Pattern, Pointer, ReadError};
+use crate::{Pattern, Pointer, ReadError, ReadErrorKind};
 
 /// Why a document has no canonical form under the given rules.
 #[derive(Debug, Error)]
@@ -11,8 +11,8 @@ use crate::{Pattern, Pointer, ReadError};
 pub enum CanonicalError {
     /// The input is not strict JSON, or not what the form accepts.
     #[error("the input is not valid")]
-    Read(#[from] ReadError),
-    /// The input could not be read.
+    Read(#[source] ReadError),
+    /// The input could not be read, or there is no room for it or for what must be known of it.
     #[error("the input cannot be read after {offset} bytes")]
     Input {
         /// How many bytes were read before.
@@ -72,6 +72,19 @@ pub enum CanonicalError {
         /// Where the key is, seen from the element.
         by: Pointer,
     },
+}
+
+impl From<ReadError> for CanonicalError {
+    fn from(error: ReadError) -> Self {
+        match error.kind {
+            // Nothing is wrong with the input.
+            ReadErrorKind::NoRoom => {
+                let source = io::ErrorKind::OutOfMemory.into();
+                CanonicalError::Input { offset: error.offset as u64, source }
+            }
+            _ => CanonicalError::Read(error),
+        }
+    }
 }
 
 /// Text from a document inside of a message: on one line, of a bounded length, and without anything that a terminal

@@ -1,5 +1,7 @@
 //! How a document does not fit the rules, found on the way by where it is in the input, and said by name.
 
+use std::io::ErrorKind;
+
 use crate::read::{Event, Limits, Reader};
 use crate::{CanonicalError, Pointer, Rules};
 
@@ -14,6 +16,8 @@ pub(crate) enum Fault {
     KeyKind { element: usize, rule: usize },
     /// Two elements share a key.
     KeyRepeated { elements: [usize; 2], rule: usize },
+    /// There is no room for what must be known of the document.
+    NoRoom,
 }
 
 impl Fault {
@@ -36,8 +40,14 @@ impl Fault {
                 let (first, second) = (elements[0].min(elements[1]), elements[0].max(elements[1]));
                 CanonicalError::KeyRepeated { first: place(first), second: place(second), by: by(rule) }
             }
+            Fault::NoRoom => no_room(input),
         }
     }
+}
+
+/// Nothing can be done with this document, whatever is in it.
+pub(crate) fn no_room(input: &[u8]) -> CanonicalError {
+    CanonicalError::Input { offset: input.len() as u64, source: ErrorKind::OutOfMemory.into() }
 }
 
 /// The pointer to the value that starts here.

@@ -7,6 +7,7 @@
 //! than 255 bytes, or four if it is longer than 64 KiB.
 
 use std::cmp::Ordering;
+use std::collections::TryReserveError;
 use std::fmt::Debug;
 
 use crate::Form;
@@ -63,9 +64,20 @@ impl Position for usize {
     }
 }
 
-/// Two members of an object have the same key.
+/// Why members have no order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Repeated;
+pub(crate) enum Unsorted {
+    /// Two members of an object have the same key.
+    Repeated,
+    /// There is no room to sort or to keep them.
+    NoRoom,
+}
+
+impl From<TryReserveError> for Unsorted {
+    fn from(_: TryReserveError) -> Self {
+        Unsorted::NoRoom
+    }
+}
 
 /// The containers whose members must be written in another order than they stand, or not all of them.
 #[derive(Clone, Debug, Default)]
@@ -215,6 +227,12 @@ impl<O: Position> Index<O> {
         self.open.push(O::new(start));
     }
 
+    /// Makes room for the members that can begin in so many bytes.
+    #[inline(always)]
+    pub(crate) fn make_room(&mut self, bytes: usize) -> Result<(), Unsorted> {
+        Ok(self.open.try_reserve(bytes)?)
+    }
+
     /// The members after `base`, in the order of the document.
     #[inline(always)]
     pub(crate) fn members(&self, base: usize) -> &[O] {
@@ -241,29 +259,40 @@ impl<O: Position> Index<O> {
         input: &[u8],
         form: Form,
         excluded: &[usize],
-    ) -> Result<(), Repeated> {
+    ) -> Result<(), Unsorted> {
         let members = self.open.get_mut(base..).unwrap_or_default();
         sort(machine, members, &mut self.scratch, input, form)?;
         if !excluded.is_empty() {
-            let stays = |start: &O| excluded.binary_search(&start.get()).is_err();
-            let kept: Vec<O> = members.iter().copied().filter(stays).collect();
-            self.open.truncate(base);
-            self.open.extend(kept);
+            let mut kept = base;
+            for member in base..self.open.len() {
+                if excluded.binary_search(&self.open[member].get()).is_err() {
+                    self.open[kept] = self.open[member];
+                    kept += 1;
+                }
+            }
+            self.open.truncate(kept);
         }
-        self.keep(base, start, end);
+        self.keep(base, start, end)?;
         self.open.truncate(base);
         Ok(())
     }
 
     /// An array ends whose elements are written in this order.
-    pub(crate) fn record_elements(&mut self, (start, end): (usize, usize), elements: &[usize]) {
+    pub(crate) fn record_elements(
+        &mut self,
+        (start, end): (usize, usize),
+        elements: &[usize],
+    ) -> Result<(), Unsorted> {
         let base = self.open.len();
+        self.open.try_reserve(elements.len())?;
         self.open.extend(elements.iter().map(|start| O::new(*start)));
-        self.keep(base, start, end);
+        self.keep(base, start, end)?;
         self.open.truncate(base);
+        Ok(())
     }
 
-    fn keep(&mut self, base: usize, start: usize, end: usize) {
+    fn keep(&mut self, base: usize, start: usize, end: usize) -> Result<(), Unsorted> {
+        self.records.try_reserve(1)?;
         let members = &self.open[base..];
         let positions = std::iter::once(end).chain(members.iter().map(|member| member.get()));
         let count = members.len();
@@ -273,32 +302,37 @@ impl<O: Position> Index<O> {
             packed << 2 | PACKED
         } else if end - start <= usize::from(u8::MAX) && has_room(self.tiny.len()) {
             let place = self.tiny.len();
+            self.tiny.try_reserve(count + 2)?;
             self.tiny.push(narrow(count));
             self.tiny
                 .extend(positions.map(|position| narrow::<u8>(distance(start, position, u8::MAX.into()))));
             place << 2 | TINY
         } else if end - start <= usize::from(u16::MAX) && has_room(self.short.len()) {
             let place = self.short.len();
+            self.short.try_reserve(count + 2)?;
             self.short.push(narrow(count));
             self.short
                 .extend(positions.map(|position| narrow::<u16>(distance(start, position, u16::MAX.into()))));
             place << 2 | SHORT
         } else {
-            self.keep_long(base, end);
+            self.keep_long(base, end)?;
             (self.long.len() - 1) << 2 | LONG
         };
         self.records.push(Record { start: O::new(start), place: O::new(place) });
+        Ok(())
     }
 
-    fn keep_long(&mut self, base: usize, end: usize) {
+    fn keep_long(&mut self, base: usize, end: usize) -> Result<(), Unsorted> {
+        self.long.try_reserve(1)?;
         if base > self.open.len() / 2 {
-            self.long.push(Long { end, starts: self.open[base..].to_vec(), base: 0 });
-            return;
+            self.long.push(Long { end, starts: copied(&self.open[base..])?, base: 0 });
+            return Ok(());
         }
         // It takes the list of open members, which mostly are its own, so that there never are two of a long one.
-        let around = self.open[..base].to_vec();
+        let around = copied(&self.open[..base])?;
         let starts = std::mem::replace(&mut self.open, around);
         self.long.push(Long { end, starts, base });
+        Ok(())
     }
 
     /// The document is complete.
@@ -352,6 +386,13 @@ impl<O: Position> Index<O> {
     }
 }
 
+fn copied<T: Copy>(items: &[T]) -> Result<Vec<T>, TryReserveError> {
+    let mut copy = Vec::new();
+    copy.try_reserve_exact(items.len())?;
+    copy.extend_from_slice(items);
+    Ok(copy)
+}
+
 /// One member in tight text.
 #[derive(Clone, Copy, Debug, Default)]
 struct Span {
@@ -398,7 +439,7 @@ impl Moves {
     }
 
     /// Sorts the members of the objects that were noted.
-    pub(crate) fn apply(&mut self, machine: Level, text: &mut [u8], form: Form) -> Result<(), Repeated> {
+    pub(crate) fn apply(&mut self, machine: Level, text: &mut [u8], form: Form) -> Result<(), Unsorted> {
         let mut first = 0;
         for end in self.objects.drain(..) {
             let members = &mut self.members[first..end];
@@ -471,7 +512,7 @@ pub(crate) fn sort<O: Member>(
     scratch: &mut Scratch<O>,
     input: &[u8],
     form: Form,
-) -> Result<(), Repeated> {
+) -> Result<(), Unsorted> {
     let keys = Keys { input, form };
     if members.len() <= RANKED && keys.sort_ranked(machine, members, scratch)? {
         return Ok(());
@@ -484,6 +525,10 @@ pub(crate) fn sort<O: Member>(
             continue;
         }
         let skip = skip + keys.common_prefix(part, skip);
+        if part.len() <= MAX_COPIED {
+            scratch.moved.clear();
+            scratch.moved.try_reserve(part.len())?;
+        }
         match keys.partition(part, &mut scratch.moved, skip) {
             Some(ends) => {
                 let starts = std::iter::once(0).chain(ends).map(|end| range.start + end);
@@ -492,7 +537,7 @@ pub(crate) fn sort<O: Member>(
                 for (byte, (start, end)) in parts.enumerate() {
                     match (byte, end - start) {
                         (_, 0 | 1) => {}
-                        (0, _) => return Err(Repeated),
+                        (0, _) => return Err(Unsorted::Repeated),
                         _ => todo.push((start..end, skip + 1)),
                     }
                 }
@@ -547,7 +592,7 @@ impl<'a> Keys<'a> {
         machine: Level,
         members: &mut [O],
         Scratch { prefixes, moved, .. }: &mut Scratch<O>,
-    ) -> Result<bool, Repeated> {
+    ) -> Result<bool, Unsorted> {
         prefixes.clear();
         for member in members.iter() {
             match self.prefix(*member, 0) {
@@ -570,13 +615,13 @@ impl<'a> Keys<'a> {
     }
 
     /// Sorts members that are in order but for those with the same prefix, which are few.
-    fn sort_ties<O: Member>(&self, members: &mut [O], prefixes: &[u64]) -> Result<(), Repeated> {
+    fn sort_ties<O: Member>(&self, members: &mut [O], prefixes: &[u64]) -> Result<(), Unsorted> {
         for i in 1..members.len() {
             let mut place = i;
             while place > 0 && prefixes[place - 1] == prefixes[i] {
                 match self.compare(members[place - 1], members[place], 0) {
                     Ordering::Less => break,
-                    Ordering::Equal => return Err(Repeated),
+                    Ordering::Equal => return Err(Unsorted::Repeated),
                     Ordering::Greater => members.swap(place - 1, place),
                 }
                 place -= 1;
@@ -590,9 +635,10 @@ impl<'a> Keys<'a> {
         members: &mut [O],
         scratch: &mut Vec<(u64, O)>,
         skip: usize,
-    ) -> Result<(), Repeated> {
+    ) -> Result<(), Unsorted> {
         let skip = if members.len() > 16 { skip + self.common_prefix(members, skip) } else { skip };
         scratch.clear();
+        scratch.try_reserve(members.len())?;
         for member in members.iter() {
             match self.prefix(*member, skip) {
                 Some(prefix) => scratch.push((prefix, *member)),
@@ -605,13 +651,13 @@ impl<'a> Keys<'a> {
         for (member, (_, sorted)) in members.iter_mut().zip(scratch.iter()) {
             *member = *sorted;
         }
-        if repeated { Err(Repeated) } else { Ok(()) }
+        if repeated { Err(Unsorted::Repeated) } else { Ok(()) }
     }
 
-    fn sort_plainly<O: Member>(&self, members: &mut [O]) -> Result<(), Repeated> {
+    fn sort_plainly<O: Member>(&self, members: &mut [O]) -> Result<(), Unsorted> {
         members.sort_unstable_by(|a, b| self.compare(*a, *b, 0));
         let repeated = members.windows(2).any(|pair| self.compare(pair[0], pair[1], 0).is_eq());
-        if repeated { Err(Repeated) } else { Ok(()) }
+        if repeated { Err(Unsorted::Repeated) } else { Ok(()) }
     }
 
     /// Compares two keys whose first `skip` bytes are the same.

@@ -1,5 +1,5 @@
 use std::borrow::Cow;
-use std::collections::HashSet;
+use std::collections::{HashSet, TryReserveError};
 use std::fmt;
 
 use thiserror::Error;
@@ -238,6 +238,7 @@ impl<'a> Reader<'a> {
         if self.frames.len() == self.limits.max_depth {
             return Err(self.error(ReadErrorKind::TooDeep { limit: self.limits.max_depth }));
         }
+        self.frames.try_reserve(1).map_err(|_| self.error(ReadErrorKind::NoRoom))?;
         self.at += 1;
         if event == Event::ObjectStart {
             self.frames.push(Frame::Object { first_key: self.keys.len(), keys: KeySet::Ascending });
@@ -306,8 +307,13 @@ impl<'a> Reader<'a> {
             return Err(self.unexpected("a key"));
         }
         let key = self.string()?;
-        if self.is_repeated(key) {
-            let error = self.error_at(start, ReadErrorKind::RepeatedKey { key: key.decode().into_owned() });
+        let kind = match self.is_repeated(key) {
+            Ok(false) => None,
+            Ok(true) => Some(ReadErrorKind::RepeatedKey { key: key.decode().into_owned() }),
+            Err(_) => Some(ReadErrorKind::NoRoom),
+        };
+        if let Some(kind) = kind {
+            let error = self.error_at(start, kind);
             return Err(self.reset(start, error));
         }
         self.keys.push(key);
@@ -327,25 +333,30 @@ impl<'a> Reader<'a> {
         error
     }
 
-    fn is_repeated(&mut self, key: Text<'a>) -> bool {
-        let Some(Frame::Object { first_key, keys }) = self.frames.last_mut() else { return false };
+    /// Whether the object has this key; makes room for it.
+    fn is_repeated(&mut self, key: Text<'a>) -> Result<bool, TryReserveError> {
+        self.keys.try_reserve(1)?;
+        let Some(Frame::Object { first_key, keys }) = self.frames.last_mut() else { return Ok(false) };
         let before = &self.keys[*first_key..];
         match keys {
             KeySet::Ascending => {
                 if before.last().is_none_or(|last| *last < key) {
-                    return false;
+                    return Ok(false);
                 }
-                *keys = if before.len() < FEW_KEYS { KeySet::Few } else { KeySet::many(before) };
+                *keys = if before.len() < FEW_KEYS { KeySet::Few } else { KeySet::many(before)? };
                 self.is_repeated(key)
             }
             KeySet::Few => {
                 if before.len() == FEW_KEYS {
-                    *keys = KeySet::many(before);
+                    *keys = KeySet::many(before)?;
                     return self.is_repeated(key);
                 }
-                before.contains(&key)
+                Ok(before.contains(&key))
             }
-            KeySet::Many(set) => !set.insert(key.decode()),
+            KeySet::Many(set) => {
+                set.try_reserve(1)?;
+                Ok(!set.insert(key.decode()))
+            }
         }
     }
 
@@ -524,8 +535,11 @@ impl Frame<'_> {
 }
 
 impl<'a> KeySet<'a> {
-    fn many(keys: &[Text<'a>]) -> Self {
-        KeySet::Many(keys.iter().map(Text::decode).collect())
+    fn many(keys: &[Text<'a>]) -> Result<Self, TryReserveError> {
+        let mut set = HashSet::new();
+        set.try_reserve(keys.len())?;
+        set.extend(keys.iter().map(Text::decode));
+        Ok(KeySet::Many(set))
     }
 }
 
@@ -672,6 +686,9 @@ pub enum ReadErrorKind {
         /// How many are allowed.
         limit: usize,
     },
+    /// There is no room for the keys of the objects that are open, of which each must be remembered.
+    #[error("out of memory")]
+    NoRoom,
     /// A number that no double is near to, which I-JSON forbids (only in the `jcs` form); its first byte is meant.
     #[error("number too large for a double")]
     NumberTooLarge,

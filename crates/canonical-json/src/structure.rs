@@ -15,7 +15,7 @@ use std::cmp::Ordering;
 use std::ops::Range;
 
 use crate::fault::Fault;
-use crate::members::{Index, MAX_MOVED, Moves, Position, compare_decoded};
+use crate::members::{Index, MAX_MOVED, Moves, Position, Unsorted, compare_decoded};
 use crate::number::is_ecmascript;
 use crate::simd::{BitTask, Bits, Block, Lane, Level as Machine, Masks, NoLane, Utf8, scan};
 use crate::text::Text;
@@ -309,6 +309,15 @@ impl<'r, const CANONICAL: bool, const SORTS: bool, O: Position> Structure<'r, CA
         Stop
     }
 
+    /// Refuses a document with an object that cannot be sorted; where a key is repeated, the reader will say.
+    #[cold]
+    fn refuse_unsorted(&mut self, unsorted: Unsorted) -> Stop {
+        match unsorted {
+            Unsorted::Repeated => Stop,
+            Unsorted::NoRoom => self.refuse(Fault::NoRoom),
+        }
+    }
+
     pub(crate) fn into_indexed(mut self) -> Indexed<O> {
         self.index.finish();
         Indexed { index: self.index, needs_rewriting: self.needs_rewriting, present: self.watch.present }
@@ -360,6 +369,10 @@ impl<'r, const CANONICAL: bool, const SORTS: bool, O: Position> Structure<'r, CA
         }
         let mut masks = [Masks::default(); BATCH];
         for batch in blocks.chunks(BATCH) {
+            if SORTS {
+                let room = self.index.make_room(batch.len() * 64);
+                room.map_err(|unsorted| self.refuse_unsorted(unsorted))?;
+            }
             if !scan(self.machine, batch, &mut masks[..batch.len()], &mut self.utf8) {
                 return Err(Stop);
             }
@@ -679,10 +692,8 @@ impl<'r, const CANONICAL: bool, const SORTS: bool, O: Position> Structure<'r, CA
             self.sealed = self.sealed.min(self.open_objects());
         } else if level.is_dirty {
             let span = (level.start, at);
-            return self
-                .index
-                .record(self.machine, level.base, span, window, self.form, &[])
-                .map_err(|_| Stop);
+            let kept = self.index.record(self.machine, level.base, span, window, self.form, &[]);
+            return kept.map_err(|unsorted| self.refuse_unsorted(unsorted));
         }
         self.index.forget(level.base);
         Ok(())
@@ -890,7 +901,8 @@ impl<const CANONICAL: bool, const SORTS: bool, O: Position> Structure<'_, CANONI
             && !accepted.is_excluded
             && (!CANONICAL || watched.starts.is_empty())
         {
-            watched.starts.push(start);
+            let kept = keep(&mut watched.starts, start);
+            kept.map_err(|unsorted| self.refuse_unsorted(unsorted))?;
         }
         self.accept(accepted, window, start)
     }
@@ -906,7 +918,8 @@ impl<const CANONICAL: bool, const SORTS: bool, O: Position> Structure<'_, CANONI
         if accepted.is_excluded {
             self.level().is_dirty = true;
             if let Some(watched) = self.watch.innermost() {
-                watched.starts.push(key.0 - 1);
+                let kept = keep(&mut watched.starts, key.0 - 1);
+                kept.map_err(|unsorted| self.refuse_unsorted(unsorted))?;
             }
         }
         self.accept(accepted, window, skip_space(window, at))
@@ -923,12 +936,14 @@ impl<const CANONICAL: bool, const SORTS: bool, O: Position> Structure<'_, CANONI
         if accepted.is_element_key {
             let form = self.form;
             let text = window.get(at..).unwrap_or_default();
+            let mut kept = Ok(());
             for watched in self.watch.keyed() {
                 if CANONICAL && !is_ascending(watched, text, form) {
                     return Err(Stop);
                 }
-                watched.keys.push(at);
+                kept = kept.and(keep(&mut watched.keys, at));
             }
+            kept.map_err(|unsorted| self.refuse_unsorted(unsorted))?;
         }
         Ok(())
     }
@@ -951,20 +966,26 @@ impl<const CANONICAL: bool, const SORTS: bool, O: Position> Structure<'_, CANONI
         let span = (level.start, at);
         if is_object {
             if level.is_dirty {
-                return self
-                    .index
-                    .record(self.machine, level.base, span, window, self.form, &watched.starts)
-                    .map_err(|_| Stop);
+                let excluded = &watched.starts;
+                let kept = self.index.record(self.machine, level.base, span, window, self.form, excluded);
+                return kept.map_err(|unsorted| self.refuse_unsorted(unsorted));
             }
             self.index.forget(level.base);
             return Ok(());
         }
         let is_moved = sort_elements(&mut watched, window, self.form).map_err(|fault| self.refuse(fault))?;
         if is_moved || level.is_dirty {
-            self.index.record_elements(span, &watched.starts);
+            let kept = self.index.record_elements(span, &watched.starts);
+            kept.map_err(|unsorted| self.refuse_unsorted(unsorted))?;
         }
         Ok(())
     }
+}
+
+fn keep(places: &mut Vec<usize>, place: usize) -> Result<(), Unsorted> {
+    places.try_reserve(1)?;
+    places.push(place);
+    Ok(())
 }
 
 /// Whether the key of an element comes after that of the element before, which it replaces.
@@ -982,18 +1003,21 @@ fn is_ascending(watched: &mut Watched, text: &[u8], form: Form) -> bool {
 /// Puts the elements of an unordered array in order; whether that moved one.
 fn sort_elements(watched: &mut Watched, window: &[u8], form: Form) -> Result<bool, Fault> {
     let Some(rule) = watched.unordered else { return Ok(false) };
-    let mut keyed = Vec::with_capacity(watched.starts.len());
+    let mut keyed = Vec::new();
+    keyed.try_reserve_exact(watched.starts.len()).map_err(|_| Fault::NoRoom)?;
     for (key, element) in watched.keys.iter().zip(&watched.starts) {
         let key = window.get(*key..).and_then(|text| ElementKey::read(text, form));
         keyed.push((key.ok_or(Fault::KeyKind { element: *element, rule })?, *element));
     }
     let is_moved = !keyed.is_sorted_by(|a, b| a.0 < b.0);
     if is_moved {
-        keyed.sort_by_key(|item| item.0);
+        // As a stable sort, which takes half as much room again: places tell elements of one key apart.
+        keyed.sort_unstable_by_key(|item| (item.0, item.1));
         if let Some(pair) = keyed.windows(2).find(|pair| pair[0].0 == pair[1].0) {
             return Err(Fault::KeyRepeated { elements: [pair[0].1, pair[1].1], rule });
         }
-        watched.starts = keyed.iter().map(|item| item.1).collect();
+        watched.starts.clear();
+        watched.starts.extend(keyed.iter().map(|item| item.1));
     }
     Ok(is_moved)
 }
