@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::drive::ReplayReport;
-use super::saturation::{Evidence, Saturation, Waits, micros};
+use super::saturation::{Evidence, Saturation, Waits, calls_at_once, micros};
 use super::watch::Recorder;
 use super::window::{self, Window, WorkloadProcess};
 use super::{LaunchError, Launched, Ready, Session, describe, last_line, system, write_json};
@@ -94,6 +94,7 @@ impl Session<'_> {
         Saturation::judge(&Evidence {
             lag_p99_us: report.own_lag_us.p99.unwrap_or(0),
             chained_us: Waits::of(report).beyond_a_call_us(),
+            calls_at_once: calls_at_once(report, duration_us),
             span_us: report.traffic.as_ref().map_or(0, |traffic| micros(traffic.arrival_span_s)),
             duration_us,
             saturated_us: engine.saturated_us,

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::drive::ReplayReport;
-use crate::outcome::Distribution;
+use crate::outcome::{Distribution, OperationSummary};
 
 /// Which side could not do more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,6 +42,8 @@ pub(super) struct Evidence {
     pub(super) lag_p99_us: u64,
     /// How long calls waited for those they depend on, beyond one call.
     pub(super) chained_us: u64,
+    /// How many calls were at the master at once, in the mean and about; nothing where that is not known.
+    pub(super) calls_at_once: Option<f64>,
     /// From the first due time to the last.
     pub(super) span_us: u64,
     pub(super) duration_us: u64,
@@ -75,6 +77,10 @@ const STILL: f64 = 0.1;
 /// its end.
 const BEHIND: f64 = 0.05;
 
+/// A master with no more calls at once than this for each of its threads has nothing waiting for it: it is not what limits, even where
+/// it is half busy, as it is with calls that come one after the other.
+const CALLS_FOR_A_THREAD: f64 = 1.25;
+
 /// Whether calls that are so late have fallen behind what was due within this span.
 #[expect(clippy::cast_precision_loss, reason = "a part of a duration")]
 pub(super) fn is_behind(late_us: u64, span_us: u64) -> bool {
@@ -92,18 +98,32 @@ pub(super) struct Waits {
     pub(super) longest_call_us: Option<u64>,
 }
 
+/// Of the workload.
+fn operations(report: &ReplayReport) -> impl Iterator<Item = &OperationSummary> {
+    let workload = report.summary.phases.get("workload").and_then(|phase| phase.operations.as_ref());
+    workload.into_iter().flat_map(|operations| operations.values())
+}
+
+/// How many calls were at the master at once, after Little: how many came in a time, by how long one was there. That is the median,
+/// of which a few that took long make no other number.
+#[expect(clippy::cast_precision_loss, reason = "a mean")]
+pub(super) fn calls_at_once(report: &ReplayReport, duration_us: u64) -> Option<f64> {
+    let time_us = |of: &OperationSummary| Some(of.rpc_calls as f64 * of.client_call_latency_us.p50? as f64);
+    let sent = operations(report).filter(|operation| operation.rpc_calls > 0);
+    let all_us = sent.map(time_us).sum::<Option<f64>>()?;
+    (duration_us > 0).then(|| all_us / duration_us as f64)
+}
+
 impl Waits {
     pub(super) fn of(report: &ReplayReport) -> Self {
-        let workload = report.summary.phases.get("workload").and_then(|phase| phase.operations.as_ref());
-        let operations = || workload.into_iter().flat_map(|operations| operations.values());
         let traffic = report.traffic.as_ref();
         Waits {
-            dispatch_lag_us: operations()
+            dispatch_lag_us: operations(report)
                 .map(|found| found.dispatch_lag_us)
                 .max_by_key(|lag| lag.p95)
                 .unwrap_or_default(),
             finished_after_due_us: traffic.map(|traffic| micros(traffic.duration_s - traffic.arrival_span_s)),
-            longest_call_us: operations().filter_map(|found| found.client_call_latency_us.max).max(),
+            longest_call_us: operations(report).filter_map(|found| found.client_call_latency_us.max).max(),
         }
     }
 
@@ -157,15 +177,19 @@ impl Saturation {
                 evidence.chained_us
             ));
         }
+        let calls_for_a_thread = evidence.calls_at_once.map(|calls| calls / evidence.master_threads.max(1.0));
+        let is_unqueued =
+            master.is_some() && calls_for_a_thread.is_some_and(|calls| calls < CALLS_FOR_A_THREAD);
+        let has_room = is_idle || is_unqueued;
         let verdict = if !is_late && !is_chained {
             Saturated::Neither
         } else if waited > TAKEN || replayer.is_some_and(|part| part > BUSY) {
             Saturated::Generator
         } else if silent > STILL.max(saturated / 2.0) || master.is_some_and(|part| part > BUSY) {
             Saturated::Master
-        } else if !is_late && is_idle {
+        } else if !is_late && has_room {
             Saturated::Dependencies
-        } else if saturated > 0.5 && is_idle {
+        } else if saturated > 0.5 && has_room {
             Saturated::InFlight
         } else {
             Saturated::Unclear
@@ -183,6 +207,7 @@ mod tests {
         let base = Evidence {
             lag_p99_us: 50_000,
             chained_us: 0,
+            calls_at_once: Some(64.0),
             span_us: 500_000,
             duration_us: 1_000_000,
             saturated_us: 950_000,
@@ -232,6 +257,19 @@ mod tests {
         check(Evidence { master_cores: Some(0.3), ..chained }, Saturated::Dependencies);
         check(Evidence { master_cores: Some(0.6), ..chained }, Saturated::Unclear);
         check(Evidence { master_cores: None, ..chained }, Saturated::Unclear);
+        // One after the other: half busy is all that a master can be of that.
+        let single = Evidence { calls_at_once: Some(0.97), master_cores: Some(0.6), ..chained };
+        check(single, Saturated::Dependencies);
+        check(
+            Evidence { calls_at_once: Some(3.9), master_threads: 4.0, master_cores: Some(2.4), ..single },
+            Saturated::Dependencies,
+        );
+        check(Evidence { calls_at_once: Some(1.5), ..single }, Saturated::Unclear);
+        check(Evidence { calls_at_once: None, ..single }, Saturated::Unclear);
+        check(Evidence { master_cores: None, ..single }, Saturated::Unclear);
+        check(Evidence { master_cores: Some(0.9), ..single }, Saturated::Master);
+        check(Evidence { lag_p99_us: 5_000, ..single }, Saturated::Unclear);
+        check(Evidence { saturated_us: 950_000, ..single }, Saturated::InFlight);
         check(Evidence { chained_us: 25_000, ..chained }, Saturated::Neither);
         check(Evidence { chained_us: 900, span_us: 0, ..chained }, Saturated::Neither);
         // Late by themselves, too: the chains alone do not explain it.
