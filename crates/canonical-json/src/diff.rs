@@ -67,8 +67,8 @@ impl Diff {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct DiffGroup {
-    /// The places as a [`crate::Pattern`]: `/per_request/*/decode_worker_idx`. An array index is `*`, a key that really is an asterisk
-    /// `~2`. A shape longer than the limit ends in `/…` after the last step for which there is room.
+    /// The places as the text of a pattern: `/per_request/*/decode_worker_idx`. An array index is `*`, a key that really is an
+    /// asterisk `~2`. A shape longer than the limit ends in `/…` after the last step for which there is room.
     pub shape: String,
     /// How many differences have this shape.
     pub count: u64,

@@ -320,7 +320,11 @@ impl<'a> Reader<'a> {
         self.skip_whitespace();
         if self.peek() != Some(b':') {
             let error = self.unexpected("`:`");
+            // Asking again is to give the same error, not that the key is repeated.
             self.keys.pop();
+            if let Some(Frame::Object { keys: KeySet::Many(set), .. }) = self.frames.last_mut() {
+                set.remove(&key.decode());
+            }
             return Err(self.reset(start, error));
         }
         self.at += 1;

@@ -167,12 +167,17 @@ fn a_reader_says_what_it_is_in() {
 
 #[test]
 fn a_reader_stays_at_an_error() {
-    let mut reader = Reader::new(b"[1,tru]");
-    let mut last = reader.next_event();
-    while last.is_ok() {
-        last = reader.next_event();
+    // However many keys there were, and however they are remembered.
+    let keys = |count: usize| (0..count).rev().map(|key| format!("\"{key:02}\":0,")).collect::<String>();
+    let objects = [0, 3, 17, 40].map(|count| format!("{{{}\"last\" 1}}", keys(count)));
+    for text in objects.iter().map(String::as_str).chain(["[1,tru]", "[\"a", "{\"a\":1,\"a\":2}"]) {
+        let mut reader = Reader::new(text.as_bytes());
+        let mut last = reader.next_event();
+        while last.is_ok() {
+            last = reader.next_event();
+        }
+        assert_eq!(reader.next_event(), last, "{text}");
     }
-    assert_eq!(reader.next_event(), last);
 }
 
 #[test]
