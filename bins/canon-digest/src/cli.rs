@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 
 use canonical_json::{DiffLimits, Rules, Sha256, canonicalize, canonicalize_lines, diff};
-use clap::Parser;
+use clap::{ArgAction, Parser};
 use command_line::{Exit, MessageFormat, Output};
 
 use crate::failure::Failure;
@@ -31,7 +31,7 @@ pub(crate) struct Cli {
     #[arg(long, value_name = "DIGEST", conflicts_with = "diff")]
     check: Option<Sha256>,
     /// Say where two documents differ, and exit with 1 if they do; files of records are not compared
-    #[arg(long, num_args = 2, value_names = ["A", "B"], conflicts_with_all = ["files", "jsonl"])]
+    #[arg(long, num_args = 2, action = ArgAction::Set, value_names = ["A", "B"], conflicts_with_all = ["files", "jsonl"])]
     diff: Option<Vec<PathBuf>>,
     #[arg(long, value_name = "N", help = of_diff("shapes of difference are told apart", DiffLimits::default().max_groups))]
     max_groups: Option<usize>,
@@ -44,7 +44,7 @@ pub(crate) struct Cli {
     #[arg(long, requires = "jsonl", conflicts_with = "emit")]
     records: bool,
     /// How many files are read at once [default: one for each processor]
-    #[arg(short, long, value_name = "N", conflicts_with_all = ["diff", "emit", "records"])]
+    #[arg(short, long, value_name = "N", conflicts_with_all = ["check", "diff", "emit", "records"])]
     jobs: Option<NonZeroUsize>,
     /// How results are printed on stdout; everything else goes to stderr
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]

@@ -311,6 +311,7 @@ fn standard_input_is_read_once() {
 
 #[test]
 fn arguments_that_mean_nothing() {
+    let digest = Sha256::of(b"").to_string();
     for arguments in [
         &["--exclude", ""][..],
         &["--exclude", "a"],
@@ -330,6 +331,8 @@ fn arguments_that_mean_nothing() {
         &["--diff", "a.json", "b.json", "--jsonl"],
         &["--diff", "a.json", "b.json", "--emit"],
         &["--diff", "a.json", "b.json", "c.json"],
+        &["--diff", "a.json", "b.json", "--diff", "c.json", "d.json"],
+        &["--jobs", "2", "--check", &digest, "a.json"],
         &["--diff", "a.json"],
         &["--diff", "a.json", "b.json", "--check", "00"],
         &["--emit", "--message-format", "json"],
